@@ -1,0 +1,48 @@
+"""Settings as frozen, validated values: `EngineConfig` for one engine process, `GatewayConfig` for the HTTP side.
+
+Unknown keys fail. Where values come from (defaults, file, environment, flags) is `sources`' concern.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+DrafterName = Literal["ngram", "draft-model"]
+
+
+class EngineConfig(BaseModel):
+    """One engine: which models it runs and how much it may use.
+
+    `drafters` None means those that fit: the draft model where one is given or the catalog names one, and n-gram.
+    `num_threads` None means all cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of
+    `context_window_size`, or for what memory allows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    draft_model: str | None = None
+    drafters: tuple[DrafterName, ...] | None = None
+    num_speculative_tokens: int = Field(default=7, ge=0, le=16)
+    context_window_size: int = Field(default=4096, ge=16)
+    max_batch_size: int = Field(default=8, ge=1, le=256)
+    num_threads: int | None = Field(default=None, ge=1)
+    block_size: Literal[16] = 16
+    kv_cache_size_bytes: int | None = Field(default=None, ge=1)
+    prefill_chunk_size: int = Field(default=256, ge=1)
+    has_prefix_cache: bool = True
+    is_offline: bool = False
+    epoch: int = Field(default=0, ge=0)
+
+
+class GatewayConfig(BaseModel):
+    """The HTTP side. `served_model_name` None means the model's catalog or file name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    served_model_name: str | None = None
+    max_queued_requests: int = Field(default=256, ge=1)

@@ -1,0 +1,35 @@
+"""Plain data shared by every package: requests, sequences, batches, drafts, verdicts, outputs and the error tree.
+
+No behaviour beyond derived properties; imports nothing else of Paceline.
+"""
+
+from paceline.core.batch import Batch, Float32Array, Int32Array
+from paceline.core.draft import Draft, Plan, Verdict
+from paceline.core.model_config import Activation, LayerConfig, ModelConfig, RopeConfig, RopeStyle
+from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
+from paceline.core.request import Request, SamplingParams, SpeculationMode, SpeculationParams
+from paceline.core.sequence import Sequence, SequenceStatus
+
+__all__ = [
+    "Activation",
+    "Batch",
+    "Draft",
+    "FinishReason",
+    "Float32Array",
+    "Int32Array",
+    "LayerConfig",
+    "ModelConfig",
+    "Output",
+    "Plan",
+    "Request",
+    "RopeConfig",
+    "RopeStyle",
+    "SamplingParams",
+    "Sequence",
+    "SequenceStatus",
+    "SpeculationMode",
+    "SpeculationParams",
+    "SpeculationStats",
+    "TokenLogprob",
+    "Verdict",
+]

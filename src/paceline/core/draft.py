@@ -1,0 +1,86 @@
+"""The plain values of one speculative step: `Plan` (what to draft), `Draft` (the guess), `Verdict` (the check)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from paceline.core.output import TokenLogprob
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many tokens `drafter` may propose for one sequence in this step; window 0 is plain decoding.
+
+    `stop_below`: the drafter ends the draft where its confidence times the survival so far falls below this.
+    """
+
+    drafter: str
+    window: int
+    stop_below: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A guess: a tree of tokens below the sequence's last token; a chain is the tree where each node's parent is the
+    one before.
+
+    `parents[i]` is the index of node i's parent and is smaller than i; None marks a child of the root (the last
+    committed token). `confidences[i]` is the drafter's estimate that node i is accepted given that its parent was, in
+    [0, 1].
+    """
+
+    token_ids: tuple[int, ...] = ()
+    parents: tuple[int | None, ...] = ()
+    confidences: tuple[float, ...] = ()
+    drafter: str = "none"
+
+    @classmethod
+    def chain(cls, token_ids: list[int], drafter: str, confidences: list[float] | None = None) -> Draft:
+        """A draft without branches."""
+        size = len(token_ids)
+        parents = tuple(None if i == 0 else i - 1 for i in range(size))
+        return cls(tuple(token_ids), parents, tuple(confidences or [1.0] * size), drafter)
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether no node has a sibling."""
+        return all(parent == (None if i == 0 else i - 1) for i, parent in enumerate(self.parents))
+
+    def path_to(self, node: int) -> list[int]:
+        """Node indices from the child of the root down to `node`, inclusive."""
+        path: list[int] = []
+        current: int | None = node
+        while current is not None:
+            path.append(current)
+            current = self.parents[current]
+        return path[::-1]
+
+    def children_of(self, node: int | None) -> Iterator[int]:
+        """Indices of the nodes below `node` (None: the root), in order."""
+        return (i for i, parent in enumerate(self.parents) if parent == node)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The check of one draft.
+
+    `path` are the accepted draft nodes from the root down, `token_ids` their tokens, `next_token` the target's own
+    token after them (recovered or bonus), and `logprobs` one entry for each accepted token and for `next_token`.
+    """
+
+    path: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    next_token: int
+    logprobs: tuple[TokenLogprob, ...]
+    num_drafted: int
+    drafter: str = "none"
+    row_hashes: tuple[str, ...] = field(default=())
+
+    @property
+    def committed(self) -> tuple[int, ...]:
+        """All tokens this verdict adds: the accepted ones and `next_token`."""
+        return (*self.token_ids, self.next_token)

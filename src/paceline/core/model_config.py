@@ -1,0 +1,66 @@
+"""`ModelConfig`: what a decoder needs to know of an architecture, as options of one shared forward pass."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class RopeStyle(enum.StrEnum):
+    """Which elements a rotation pairs: neighbours (2i, 2i+1), or halves (i, i + n/2)."""
+
+    NORMAL = "normal"
+    NEOX = "neox"
+
+
+class Activation(enum.StrEnum):
+    """The gate's nonlinearity in the feed-forward layer."""
+
+    SILU = "silu"
+    GELU = "gelu"  # the tanh approximation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeConfig:
+    """Rotary position embedding. `inverse_frequencies` has head_dim / 2 entries, all scaling already applied.
+
+    `magnitude` multiplies sine and cosine (YaRN's attention factor; 1 otherwise).
+    """
+
+    style: RopeStyle
+    inverse_frequencies: tuple[float, ...]
+    magnitude: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerConfig:
+    """What may differ from layer to layer. `sliding_window` None attends to the whole context; n to the last n
+    positions, self included."""
+
+    rope: RopeConfig
+    sliding_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Sizes and options of a llama-family decoder. Biases, query/key norms and post-norms exist where their tensors
+    do."""
+
+    architecture: str
+    name: str
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    vocab_size: int
+    max_context: int
+    norm_epsilon: float
+    attention_scale: float
+    activation: Activation
+    layers: tuple[LayerConfig, ...]
+    embedding_scale: float = 1.0
+    has_query_key_norm: bool = False
+    has_post_norms: bool = False
+    has_tied_output: bool = False

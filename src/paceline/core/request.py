@@ -1,0 +1,69 @@
+"""What a client asked, as plain immutable data that crosses process borders through msgspec.
+
+A `Request` is one choice of one API call, tokenized and complete: the engine needs nothing else to answer it.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class SpeculationMode(enum.StrEnum):
+    """Whether drafts may be made for a request."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Per-request control of speculation; it never changes the text."""
+
+    mode: SpeculationMode = SpeculationMode.AUTO
+    max_window: int | None = None
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How the target's distribution is processed and when a sequence ends.
+
+    Order of processing: penalties, bias, temperature, top-k, top-p, min-p (docs/architecture.md, the acceptance rule).
+    `temperature` 0 is greedy. `seed` None lets the receiver draw 64 bits. `top_k` None keeps all tokens. `num_logprobs`
+    None returns no log-probabilities, n returns the n most likely tokens beside each sampled one (raw model
+    distribution, before processing). `min_tokens` bans end-of-sequence and `stop_token_ids` until that many were
+    output.
+    """
+
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[int, float] = {}
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    include_stop_in_output: bool = False
+    num_logprobs: int | None = None
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One sequence to generate.
+
+    `resumed_token_ids` are tokens already output before a restart: prefilled like a prompt, but counted as output for
+    penalties, limits, stop strings, log-probabilities and usage. `choice_index` keys the noise, so that n choices of
+    one call differ.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    sampling: SamplingParams = SamplingParams()
+    choice_index: int = 0
+    resumed_token_ids: list[int] = []
+    speculation: SpeculationParams = SpeculationParams()
+    tenant: str = ""

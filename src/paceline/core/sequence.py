@@ -1,0 +1,68 @@
+"""`Sequence`: a request's mutable state in the engine; only the scheduler writes it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from paceline.core.output import FinishReason
+from paceline.core.request import Request
+
+
+class SequenceStatus(enum.StrEnum):
+    """Where a sequence is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One choice being generated.
+
+    `token_ids` is prompt plus output. `num_computed_tokens` counts the leading tokens whose KV is in `block_table`'s
+    blocks (trimmed to the committed text, drafts excluded). `seed` is the request's, or a drawn one.
+    """
+
+    request: Request
+    seed: int
+    token_ids: list[int]
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    status: SequenceStatus = SequenceStatus.WAITING
+    finish_reason: FinishReason | None = None
+    num_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+
+    @property
+    def sequence_id(self) -> str:
+        """The request's id, unique in the engine."""
+        return self.request.request_id
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens the client sent."""
+        return len(self.request.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Committed tokens after the prompt, resumed ones included."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        """Tokens whose KV is still to be computed: 1 while decoding, more while prefilling."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether more than the last token awaits its forward pass."""
+        return self.num_uncomputed_tokens > 1
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no more tokens will be committed."""
+        return self.status is SequenceStatus.FINISHED
