@@ -1,0 +1,53 @@
+# The only definition of each task; .ci/run and people call these.
+#   make serve                      serve the default pair at http://127.0.0.1:8000
+#   make serve MODEL=smollm2-135m   serve another model; more flags in ARGS, e.g. ARGS="--threads 2"
+
+PYTHON ?= python3
+MODEL ?= qwen2.5-coder-1.5b
+HOST ?= 127.0.0.1
+PORT ?= 8000
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup
+NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
+BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
+
+.PHONY: setup serve test test-large check bench clean
+.DELETE_ON_ERROR:
+
+setup: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'paceline needs python 3.11 or newer: set PYTHON')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+# Built without isolation, so that a change of one C++ file compiles that file only.
+$(STAMP): pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
+	$(BIN)/pip install --quiet cmake ninja $$($(BUILD_REQUIRES))
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install --quiet --no-build-isolation -e '.[dev]'
+	touch $@
+
+serve: setup
+	$(BIN)/paceline serve $(MODEL) --host $(HOST) --port $(PORT) $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest $(ARGS)
+
+test-large: setup
+	$(BIN)/python -m pytest -m large $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -W error -m compileall -q src tests benchmarks
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/update_readme.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
