@@ -1,0 +1,35 @@
+#include "bindings/bindings.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "paceline/kernel_table.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const char* name : {"scalar", "avx2", "avx512"}) {
+    if (paceline::find_kernels(name) != nullptr) names.emplace_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  module.doc() = "The C++ core: kernels, decoder, sampling.";
+  module.def("instruction_sets", &instruction_sets, "Names of the instruction sets this machine can run, slowest first.");
+  module.def("default_instruction_set", [] { return std::string(paceline::default_kernels().name); },
+             "The instruction set that is used unless PACELINE_ISA says otherwise.");
+  paceline::bind_gemm(module);
+  paceline::bind_row_kernels(module);
+  paceline::bind_decoder(module);
+  paceline::bind_sampling(module);
+}

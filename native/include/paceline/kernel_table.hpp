@@ -1,0 +1,59 @@
+// Every kernel as a function pointer, one table for each instruction set; all tables give equal bits.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "paceline/activations.hpp"
+#include "paceline/packed_matrix.hpp"
+
+namespace paceline {
+
+struct KvView;        // native/decoder/kv_store.hpp
+struct AttentionRow;  // native/decoder/attention_row.hpp
+
+struct KernelTable {
+  const char* name;
+
+  // GEMM ---------------------------------------------------------------------------------------------------------------
+  // Rounds one row of `rows.inputs` floats into row `row` of `rows`.
+  void (*quantize_row)(const float* source, int64_t row, QuantizedRows& rows);
+  // out[r * stride + c] = row r times column c, for rows [0, num_rows) and the columns of blocks [block_begin, block_end).
+  // A result depends on its row and column alone. Columns at `weights.outputs` and beyond are not written.
+  void (*gemm_quantized)(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+                         int64_t block_end, float* out, int64_t stride);
+  // The same for F32, F16 and BF16 weights; `rows`: [num_rows][inputs].
+  void (*gemm_float)(const PackedMatrix& weights, const float* rows, int64_t num_rows, int64_t block_begin,
+                     int64_t block_end, float* out, int64_t stride);
+
+  // Row functions, n is any length ---------------------------------------------------------------------------------------
+  // target = source / sqrt(mean(source^2) + epsilon) * weight
+  void (*rms_norm)(const float* source, const float* weight, int64_t n, float epsilon, float* target);
+  void (*add)(float* target, const float* source, int64_t n);       // target += source
+  void (*scale)(float* target, float factor, int64_t n);            // target *= factor
+  void (*silu_multiply)(float* gate, const float* up, int64_t n);   // gate = silu(gate) * up
+  void (*gelu_multiply)(float* gate, const float* up, int64_t n);   // gate = gelu(gate) * up
+  // Rotates one head of `head_dim` values; `cosine`, `sine`: [head_dim / 2].
+  void (*rope_normal)(float* head, const float* cosine, const float* sine, int64_t head_dim);
+  void (*rope_neox)(float* head, const float* cosine, const float* sine, int64_t head_dim);
+
+  // Vocabulary rows ------------------------------------------------------------------------------------------------------
+  int64_t (*argmax)(const float* row, int64_t n);                   // ties go to the lower index
+  float (*maximum)(const float* row, int64_t n);
+  float (*sum_exponentials)(const float* row, int64_t n, float maximum);         // sum of e^(x - maximum)
+  // target[i] = e^((row[i] - maximum) * inverse_temperature)
+  void (*exponentials)(const float* row, int64_t n, float maximum, float inverse_temperature, float* target);
+
+  // Attention --------------------------------------------------------------------------------------------------------------
+  void (*store_kv)(const KvView& kv, int64_t slot, const float* key, const float* value);
+  void (*attend)(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t num_queries, const float* queries,
+                 float* scratch, float* out);
+};
+
+// The table called `name` ("scalar", "avx2", "avx512"), or null where this processor cannot run it.
+const KernelTable* find_kernels(std::string_view name);
+// The best table of this processor, or the one that PACELINE_ISA names; throws std::invalid_argument for a name that does not
+// exist or cannot run here.
+const KernelTable& default_kernels();
+
+}  // namespace paceline

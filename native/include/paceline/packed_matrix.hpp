@@ -1,0 +1,39 @@
+// A weight matrix repacked for skinny GEMM: 16 output columns interleaved, groups of 32 (or 16) along the input.
+//
+// The layouts, their bytes and the arithmetic that every kernel must follow are described in native/quant/layouts.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "paceline/aligned_buffer.hpp"
+#include "paceline/ggml_type.hpp"
+
+namespace paceline {
+
+constexpr int64_t kColumnBlock = 16;   // output columns that a tile holds
+constexpr int64_t kSuperBlock = 256;   // inputs that share one activation scale; the last one of a row may be shorter
+constexpr int64_t kGroup = 32;         // inputs are a multiple of this for quantized weights
+
+struct PackedMatrix {
+  GgmlType type = GgmlType::kF32;
+  int64_t outputs = 0;        // rows of the file's tensor = columns of the result
+  int64_t inputs = 0;         // length of an activation row
+  int64_t column_blocks = 0;  // ceil(outputs / 16); missing columns are zero weights
+  int64_t block_bytes = 0;    // bytes of one column block over all inputs
+  AlignedBuffer data;         // [column_blocks][block_bytes]
+
+  // Activations are rounded to int8 for quantized weights and used as floats for float weights.
+  bool is_quantized() const {
+    return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
+  }
+  const uint8_t* block(int64_t index) const { return data.as<uint8_t>() + index * block_bytes; }
+};
+
+// Repacks column blocks [block_begin, block_end) of a tensor stored row by row (`source`: outputs x row_bytes) into `target`.
+// Different ranges may be packed by different threads.
+void pack_blocks(PackedMatrix& target, const uint8_t* source, int64_t block_begin, int64_t block_end);
+
+// Allocates an empty packed matrix; throws std::invalid_argument for a type or size that has no layout.
+PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs);
+
+}  // namespace paceline

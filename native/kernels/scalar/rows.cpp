@@ -1,0 +1,22 @@
+#define PACELINE_ISA scalar
+#include "kernels/templates/rows.hpp"
+
+#include "kernels/table_parts.hpp"
+
+namespace paceline::scalar {
+
+void fill_row_kernels(KernelTable& table) {
+  table.rms_norm = rms_norm;
+  table.add = add_row;
+  table.scale = scale_row;
+  table.silu_multiply = silu_multiply;
+  table.gelu_multiply = gelu_multiply;
+  table.rope_normal = rope_normal;
+  table.rope_neox = rope_neox;
+  table.argmax = argmax;
+  table.maximum = row_maximum;
+  table.sum_exponentials = sum_exponentials;
+  table.exponentials = exponentials;
+}
+
+}  // namespace paceline::scalar

@@ -1,0 +1,17 @@
+// How each instruction set's sources fill their part of its kernel table.
+#pragma once
+
+#include "paceline/kernel_table.hpp"
+
+#define PACELINE_DECLARE_PARTS(isa)            \
+  namespace paceline::isa {                    \
+  void fill_row_kernels(KernelTable& table);   \
+  void fill_attention_kernels(KernelTable& table); \
+  void fill_gemm_kernels(KernelTable& table);  \
+  }
+
+PACELINE_DECLARE_PARTS(scalar)
+PACELINE_DECLARE_PARTS(avx2)
+PACELINE_DECLARE_PARTS(avx512)
+
+#undef PACELINE_DECLARE_PARTS

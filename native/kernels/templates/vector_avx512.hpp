@@ -1,0 +1,82 @@
+// The AVX-512 definition of the sixteen lanes: one register.
+#pragma once
+
+#include <immintrin.h>
+
+namespace paceline::PACELINE_ISA {
+
+struct F32x16 {
+  __m512 value;
+};
+struct I32x16 {
+  __m512i value;
+};
+// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive k.
+struct U8x64 {
+  __m512i value;
+};
+
+inline __mmask16 first_lanes(int count) { return static_cast<__mmask16>((1U << count) - 1U); }
+
+inline F32x16 broadcast(float x) { return {_mm512_set1_ps(x)}; }
+inline F32x16 zero() { return {_mm512_setzero_ps()}; }
+inline F32x16 load(const float* source) { return {_mm512_loadu_ps(source)}; }
+inline F32x16 load_partial(const float* source, int count) {
+  return {_mm512_maskz_loadu_ps(first_lanes(count), source)};
+}
+inline void store(float* target, F32x16 x) { _mm512_storeu_ps(target, x.value); }
+inline void store_partial(float* target, F32x16 x, int count) {
+  _mm512_mask_storeu_ps(target, first_lanes(count), x.value);
+}
+inline F32x16 load_half(const uint16_t* source) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)))};
+}
+inline F32x16 load_bfloat16(const uint16_t* source) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+inline void store_half(uint16_t* target, F32x16 x) {
+  const __m256i bits = _mm512_cvtps_ph(x.value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), bits);
+}
+
+inline F32x16 add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.value, b.value)}; }
+inline F32x16 subtract(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.value, b.value)}; }
+inline F32x16 multiply(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.value, b.value)}; }
+inline F32x16 divide(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.value, b.value)}; }
+inline F32x16 maximum(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.value, b.value)}; }
+inline F32x16 minimum(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.value, b.value)}; }
+inline F32x16 absolute(F32x16 a) { return {_mm512_abs_ps(a.value)}; }
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.value, b.value, c.value)}; }
+inline F32x16 negated_fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fnmadd_ps(a.value, b.value, c.value)}; }
+inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 if_less, F32x16 otherwise) {
+  const __mmask16 less = _mm512_cmp_ps_mask(a.value, b.value, _CMP_LT_OQ);
+  return {_mm512_mask_blend_ps(less, otherwise.value, if_less.value)};
+}
+inline F32x16 keep_first(F32x16 x, int count, float fill) {
+  return {_mm512_mask_blend_ps(first_lanes(count), _mm512_set1_ps(fill), x.value)};
+}
+
+inline float reduce_add(F32x16 x) {
+  const __m256 low = _mm512_castps512_ps256(x.value);
+  const __m256 high = _mm512_extractf32x8_ps(x.value, 1);
+  const __m256 eight = _mm256_add_ps(low, high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float reduce_maximum(F32x16 x) { return _mm512_reduce_max_ps(x.value); }
+
+inline I32x16 zero_int() { return {_mm512_setzero_si512()}; }
+inline I32x16 broadcast_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline I32x16 round_to_int(F32x16 x) { return {_mm512_cvtps_epi32(x.value)}; }
+inline F32x16 to_float(I32x16 x) { return {_mm512_cvtepi32_ps(x.value)}; }
+inline void store_as_int8(int8_t* target, I32x16 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(target), _mm512_cvtepi32_epi8(x.value));
+}
+inline int32_t reduce_add_int(I32x16 x) { return _mm512_reduce_add_epi32(x.value); }
+inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.value), _mm512_slli_epi32(n.value, 23)))};
+}
+
+}  // namespace paceline::PACELINE_ISA

@@ -1,0 +1,136 @@
+// The scalar definition of the sixteen lanes: plain loops, the oracle of the other two.
+#pragma once
+
+#include <bit>
+#include <cmath>
+
+#include "paceline/half.hpp"
+
+namespace paceline::PACELINE_ISA {
+
+struct F32x16 {
+  float lane[16];
+};
+struct I32x16 {
+  int32_t lane[16];
+};
+// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive k.
+struct U8x64 {
+  uint8_t byte[64];
+};
+
+template <class Function>
+inline F32x16 each_lane(Function function) {
+  F32x16 out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = function(i);
+  return out;
+}
+
+inline F32x16 broadcast(float x) {
+  return each_lane([=](int) { return x; });
+}
+inline F32x16 zero() { return broadcast(0.0F); }
+inline F32x16 load(const float* source) {
+  return each_lane([=](int i) { return source[i]; });
+}
+// The first `count` (0..16) values; the other lanes are zero.
+inline F32x16 load_partial(const float* source, int count) {
+  return each_lane([=](int i) { return i < count ? source[i] : 0.0F; });
+}
+inline void store(float* target, F32x16 x) { std::memcpy(target, x.lane, sizeof(x.lane)); }
+inline void store_partial(float* target, F32x16 x, int count) {
+  for (int i = 0; i < count; ++i) target[i] = x.lane[i];
+}
+inline F32x16 load_half(const uint16_t* source) {
+  return each_lane([=](int i) { return half_to_float(source[i]); });
+}
+inline F32x16 load_bfloat16(const uint16_t* source) {
+  return each_lane([=](int i) { return std::bit_cast<float>(static_cast<uint32_t>(source[i]) << 16); });
+}
+inline void store_half(uint16_t* target, F32x16 x) {
+  for (int i = 0; i < 16; ++i) target[i] = float_to_half(x.lane[i]);
+}
+
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline F32x16 subtract(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline F32x16 multiply(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline F32x16 divide(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+inline F32x16 maximum(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline F32x16 minimum(F32x16 a, F32x16 b) {
+  return each_lane([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline F32x16 absolute(F32x16 a) {
+  return each_lane([&](int i) { return std::fabs(a.lane[i]); });
+}
+// a * b + c, rounded once.
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return each_lane([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+}
+// c - a * b, rounded once.
+inline F32x16 negated_fma(F32x16 a, F32x16 b, F32x16 c) {
+  return each_lane([&](int i) { return std::fma(-a.lane[i], b.lane[i], c.lane[i]); });
+}
+// a < b ? if_less : otherwise, lane by lane.
+inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 if_less, F32x16 otherwise) {
+  return each_lane([&](int i) { return a.lane[i] < b.lane[i] ? if_less.lane[i] : otherwise.lane[i]; });
+}
+// Lanes from `count` on become `fill`.
+inline F32x16 keep_first(F32x16 x, int count, float fill) {
+  return each_lane([&](int i) { return i < count ? x.lane[i] : fill; });
+}
+// ((lane i + lane i+8) + (lane i+4 + lane i+12)) and so on: halves are folded until one value is left.
+inline float reduce_add(F32x16 x) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x.lane[i] += x.lane[i + width];
+  }
+  return x.lane[0];
+}
+inline float reduce_maximum(F32x16 x) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x.lane[i] = x.lane[i] > x.lane[i + width] ? x.lane[i] : x.lane[i + width];
+  }
+  return x.lane[0];
+}
+
+inline I32x16 zero_int() { return I32x16{}; }
+inline I32x16 broadcast_int(int32_t x) {
+  I32x16 out;
+  for (int32_t& lane : out.lane) lane = x;
+  return out;
+}
+// Rounds half to even.
+inline I32x16 round_to_int(F32x16 x) {
+  I32x16 out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = static_cast<int32_t>(std::lrint(x.lane[i]));
+  return out;
+}
+inline F32x16 to_float(I32x16 x) {
+  return each_lane([&](int i) { return static_cast<float>(x.lane[i]); });
+}
+inline void store_as_int8(int8_t* target, I32x16 x) {
+  for (int i = 0; i < 16; ++i) target[i] = static_cast<int8_t>(x.lane[i]);
+}
+inline int32_t reduce_add_int(I32x16 x) {
+  int32_t sum = 0;
+  for (const int32_t lane : x.lane) sum += lane;
+  return sum;
+}
+// x * 2^n for results in the normal range.
+inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
+  return each_lane([&](int i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x.lane[i]) + (static_cast<uint32_t>(n.lane[i]) << 23);
+    return std::bit_cast<float>(bits);
+  });
+}
+
+}  // namespace paceline::PACELINE_ISA
