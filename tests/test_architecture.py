@@ -1,0 +1,286 @@
+"""The rules that keep the code readable, as tests: import order, size budgets, docstrings, no module-level state.
+
+CONTRIBUTING.md states them; docs/architecture.md lists the files of a token's life.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "paceline"
+IMPORT_ORDER = (
+    "core",
+    "config",
+    "observability",
+    "checkpoint",
+    "tokenizer",
+    "constraints",
+    "models",
+    "kvcache",
+    "speculation",
+    "engine",
+    "gateway",
+    "operations",
+    "cli",
+)
+PYTHON_FILES = sorted(PACKAGE.rglob("*.py"))
+ALL_PYTHON_FILES = sorted(path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+NATIVE_FILES = sorted(path for path in (ROOT / "native").rglob("*") if path.suffix in {".cpp", ".hpp", ".h", ".inc"})
+FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
+MUTABLE_NODES = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+MUTABLE_CALLS = frozenset(
+    {"list", "dict", "set", "defaultdict", "deque", "Counter", "OrderedDict", "bytearray", "count"}
+)
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _is_counted(line: str) -> bool:
+    return bool(line.strip()) and not line.strip().startswith("#")
+
+
+def _length(path: Path, node: ast.stmt) -> int:
+    """Lines of a function or class from its `def` on, without its docstring, blank lines and comment lines."""
+    lines = path.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.end_lineno]
+    docstring = _docstring_lines(node)
+    return sum(_is_counted(line) for number, line in enumerate(lines, node.lineno) if number not in docstring)
+
+
+def _docstring_lines(node: ast.stmt) -> range:
+    assert isinstance(node, (*FUNCTION_NODES, ast.ClassDef))
+    if ast.get_docstring(node, clean=False) is None:
+        return range(0)
+    first = node.body[0]
+    assert first.end_lineno is not None
+    return range(first.lineno, first.end_lineno + 1)
+
+
+def _nodes(kinds: tuple[type[ast.stmt], ...]) -> Iterator[tuple[Path, ast.stmt]]:
+    for path in PYTHON_FILES:
+        yield from ((path, node) for node in ast.walk(_parse(path)) if isinstance(node, kinds))
+
+
+def _imported_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, f"relative import at line {node.lineno}"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "paceline")
+
+
+def _package_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0]
+
+
+@pytest.mark.parametrize("package", IMPORT_ORDER)
+def test_a_package_imports_only_packages_before_it(package: str) -> None:
+    allowed = {*takewhile(lambda name: name != package, IMPORT_ORDER), package}
+    wrong = [
+        f"{_name(path)} imports {module}"
+        for path in sorted((PACKAGE / package).rglob("*.py"))
+        for module in _imported_modules(_parse(path))
+        if module.startswith("paceline.")
+        and module.split(".")[1] in IMPORT_ORDER
+        and module.split(".")[1] not in allowed
+    ]
+    assert wrong == []
+
+
+def test_every_package_is_in_the_import_order() -> None:
+    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert packages == set(IMPORT_ORDER)
+
+
+def test_only_models_uses_the_native_core() -> None:
+    users = {
+        _package_of(path)
+        for path in PYTHON_FILES
+        for module in _imported_modules(_parse(path))
+        if module.startswith("paceline._native")
+    }
+    assert users <= {"models"}
+
+
+def test_python_functions_are_short() -> None:
+    lengths = {f"{_name(path)}:{node.lineno}": _length(path, node) for path, node in _nodes(FUNCTION_NODES)}
+    ordered = sorted(lengths.values())
+    assert statistics.median(ordered) <= 10
+    assert ordered[int(0.9 * len(ordered))] <= 30
+    assert {where: length for where, length in lengths.items() if length > 60} == {}
+
+
+def test_python_classes_are_small() -> None:
+    lengths = {f"{_name(path)}:{node.lineno}": _length(path, node) for path, node in _nodes((ast.ClassDef,))}
+    assert {where: length for where, length in lengths.items() if length > 250} == {}
+
+
+def test_python_files_are_small() -> None:
+    lengths = {_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in PYTHON_FILES}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def _blank_cpp(source: str) -> str:
+    """The source with comments, strings and character literals replaced by nothing, line breaks kept."""
+    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'"
+    return re.sub(pattern, lambda match: "\n" * match.group().count("\n"), source, flags=re.DOTALL)
+
+
+def _is_function_head(head: str) -> bool:
+    """Whether the text before an opening brace is a function's or lambda's, not a namespace, type or initializer."""
+    if re.search(r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$", head):
+        return False
+    return ")" in head and re.search(r"\b(if|for|while|switch|catch)\s*\(", head) is None
+
+
+def cpp_function_lengths(source: str) -> dict[int, int]:
+    """Lines of each outermost function body by the line of its opening brace, found by counting braces."""
+    lengths: dict[int, int] = {}
+    stack: list[bool] = []
+    head, line, start = "", 1, 0
+    for character in _blank_cpp(source):
+        line += character == "\n"
+        if character == "{":
+            is_function = True not in stack and _is_function_head(head)
+            start = line if is_function else start
+            stack.append(is_function)
+        elif character == "}" and stack.pop():
+            lengths[start] = line - start + 1
+        head = "" if character in "{};" else head + character
+    return lengths
+
+
+def test_the_cpp_scanner_finds_functions() -> None:
+    source = """namespace a {
+struct B { int c{0};
+  int d() const { return c; }
+};
+void e(int f) {
+  if (f) { f = '{'; }  // }
+}
+}
+"""
+    assert cpp_function_lengths(source) == {3: 1, 5: 3}
+
+
+def test_cpp_functions_are_short() -> None:
+    assert NATIVE_FILES != []
+    long = {
+        f"{_name(path)}:{line}": length
+        for path in NATIVE_FILES
+        for line, length in cpp_function_lengths(path.read_text(encoding="utf-8")).items()
+        if length > 120
+    }
+    assert long == {}
+
+
+def test_cpp_files_are_small() -> None:
+    lengths = {_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in NATIVE_FILES}
+    assert {name: length for name, length in lengths.items() if length > 600} == {}
+
+
+def _is_mutable_value(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return name in MUTABLE_CALLS
+    return isinstance(value, MUTABLE_NODES)
+
+
+def _module_level_mutables(tree: ast.Module) -> Iterator[int]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_mutable_value(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if [getattr(target, "id", "") for target in targets] != ["__all__"]:
+                yield node.lineno
+
+
+def test_no_module_holds_mutable_state() -> None:
+    found = [f"{_name(path)}:{line}" for path in PYTHON_FILES for line in _module_level_mutables(_parse(path))]
+    found += [f"{_name(path)}:{node.lineno} global" for path, node in _nodes((ast.Global,))]
+    assert found == []
+
+
+def _docstring(path: Path) -> str | None:
+    return ast.get_docstring(_parse(path))
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert [_name(path) for path in PYTHON_FILES if not _docstring(path)] == []
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    missing = [
+        f"{_name(path)}:{node.lineno} {node.name}"
+        for path in PYTHON_FILES
+        for node in _parse(path).body
+        if isinstance(node, (*FUNCTION_NODES, ast.ClassDef))
+        and not node.name.startswith("_")
+        and ast.get_docstring(node) is None
+    ]
+    assert missing == []
+
+
+def test_no_file_is_a_catch_all() -> None:
+    catch_all = {"utils", "util", "helpers", "helper", "misc", "common"}
+    assert [_name(path) for path in (*ALL_PYTHON_FILES, *NATIVE_FILES) if path.stem in catch_all] == []
+
+
+def test_no_test_is_skipped() -> None:
+    marker = re.compile(r"pytest\.skip|mark\.skip|mark\.xfail|importorskip")
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert [_name(path) for path in files if marker.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_no_unfinished_work_is_left_in_the_source() -> None:
+    marker = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+    files = [*PYTHON_FILES, *NATIVE_FILES]
+    assert [_name(path) for path in files if marker.search(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("package", ["paceline", *(f"paceline.{name}" for name in IMPORT_ORDER)])
+def test_exported_names_exist(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []
+
+
+def _modules_after(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(result.stdout.split())
+
+
+def test_import_of_the_package_is_cheap() -> None:
+    heavy = {"numpy", "tokenizers", "fastapi", "pydantic", "zmq", "typer", "rich", "jinja2"}
+    assert _modules_after("import paceline") & heavy == set()
+
+
+def test_no_package_imports_an_optional_dependency() -> None:
+    optional = {"huggingface_hub", "openai", "gguf", "xllamacpp", "torch", "ray", "grpc", "pytest", "hypothesis"}
+    statement = "; ".join(f"import paceline.{name}" for name in IMPORT_ORDER)
+    assert _modules_after(statement) & optional == set()
+
+
+def test_the_files_of_a_tokens_life_exist_and_are_few() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.split("### The files of a token's life")[1].split("\n#")[0]
+    files = re.findall(r"`(src/paceline/[\w/]+\.py)`", section)
+    assert 0 < len(files) <= 9
+    assert [name for name in files if not (ROOT / name).is_file()] == []
