@@ -1,0 +1,111 @@
+"""A byte-level BPE vocabulary of a few hundred tokens, as real as a published one, for tiny test models.
+
+256 byte tokens come first (ids in byte order), then merged tokens learned from a short text, then the control tokens
+<|endoftext|>, <|im_start|> and <|im_end|> (the end of a turn).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import gguf
+
+CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+MINIMUM_VOCAB_SIZE = 256 + len(CONTROL_TOKENS)
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+_TRAINING_TEXT = """
+the riders at the front of the line do the work and the others follow in the wake of the wheel before them
+each of them takes a turn there and when it is done they drift back to rest while another one comes to the front
+a model that reads the whole text before it writes the next word can check many words at once as fast as one
+def main(value, other): return value + other for line in lines if not line else None print name import from class self
+user assistant system hello world what is this and why does that work in this way with the same answer every time
+"""
+
+
+@dataclass(frozen=True)
+class TinyVocabulary:
+    """Tokens in GPT-2's byte alphabet, their GGUF types, and the merges in order of rank ("left right")."""
+
+    tokens: tuple[str, ...]
+    token_types: tuple[int, ...]
+    merges: tuple[str, ...]
+
+    @property
+    def end_of_text_id(self) -> int:
+        """Id of <|endoftext|>."""
+        return self.tokens.index("<|endoftext|>")
+
+    @property
+    def end_of_turn_id(self) -> int:
+        """Id of <|im_end|>, the model's end-of-sequence token."""
+        return self.tokens.index("<|im_end|>")
+
+
+def byte_alphabet() -> list[str]:
+    """GPT-2's printable stand-in for each byte, in byte order."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    stand_ins = iter(range(256, 512))
+    return [chr(byte) if byte in printable else chr(next(stand_ins)) for byte in range(256)]
+
+
+def learn_merges(text: str, num_merges: int) -> list[tuple[str, str]]:
+    """Byte-pair merges of the words of `text` (with their leading space), most frequent first, ties by spelling."""
+    words = Counter(tuple("Ġ" + word) for word in text.split())
+    merges: list[tuple[str, str]] = []
+    while len(merges) < num_merges:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, count in words.items():
+            for pair in itertools.pairwise(word):
+                pairs[pair] += count
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append(best)
+        merged: Counter[tuple[str, ...]] = Counter()
+        for word, count in words.items():
+            merged[_apply(word, best)] += count
+        words = merged
+    return merges
+
+
+def _apply(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
+    result: list[str] = []
+    for piece in word:
+        if result and (result[-1], piece) == pair:
+            result[-1] += piece
+        else:
+            result.append(piece)
+    return tuple(result)
+
+
+def build_vocabulary(vocab_size: int) -> TinyVocabulary:
+    """The vocabulary of exactly `vocab_size` tokens; raises ValueError below 259 or where the text lacks merges."""
+    if vocab_size < MINIMUM_VOCAB_SIZE:
+        raise ValueError(f"vocab_size {vocab_size} is below {MINIMUM_VOCAB_SIZE}")
+    merges = learn_merges(_TRAINING_TEXT, vocab_size - MINIMUM_VOCAB_SIZE)
+    learned = [left + right for left, right in merges]
+    tokens = (*byte_alphabet(), *learned, *CONTROL_TOKENS)
+    normal = [gguf.TokenType.NORMAL] * (vocab_size - len(CONTROL_TOKENS))
+    control = [gguf.TokenType.CONTROL] * len(CONTROL_TOKENS)
+    return TinyVocabulary(tokens, tuple(map(int, normal + control)), tuple(f"{a} {b}" for a, b in merges))
+
+
+def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: TinyVocabulary, pre_tokenizer: str) -> None:
+    """Writes the tokenizer's metadata: no BOS is added, <|im_end|> ends a sequence, the chat format is ChatML."""
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre_tokenizer)
+    writer.add_token_list(list(vocabulary.tokens))
+    writer.add_token_types(list(vocabulary.token_types))
+    writer.add_token_merges(list(vocabulary.merges))
+    writer.add_bos_token_id(vocabulary.end_of_text_id)
+    writer.add_eos_token_id(vocabulary.end_of_turn_id)
+    writer.add_pad_token_id(vocabulary.end_of_text_id)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
