@@ -5,6 +5,7 @@ No behaviour beyond derived properties; imports nothing else of Paceline.
 
 from paceline.core.batch import Batch, Float32Array, Int32Array
 from paceline.core.draft import Draft, Plan, Verdict
+from paceline.core.engine_stats import EngineStats
 from paceline.core.model_config import Activation, LayerConfig, ModelConfig, RopeConfig, RopeStyle
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
 from paceline.core.request import Request, SamplingParams, SpeculationMode, SpeculationParams
@@ -14,6 +15,7 @@ __all__ = [
     "Activation",
     "Batch",
     "Draft",
+    "EngineStats",
     "FinishReason",
     "Float32Array",
     "Int32Array",
