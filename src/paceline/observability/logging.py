@@ -1,0 +1,71 @@
+"""Log lines with fields, for people (`plain`) or for machines (`json`), on standard error.
+
+Modules use `logging.getLogger(__name__)` and `log_event`; only a process' entry point calls `configure_logging`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+LogFormat = Literal["plain", "json"]
+FieldValue = str | int | float | bool | None
+_FIELDS = "paceline_fields"
+
+
+def log_event(logger: logging.Logger, event: str, *, level: int = logging.INFO, **fields: FieldValue) -> None:
+    """Logs an event in a few fixed words, what varies being in the fields."""
+    logger.log(level, event, extra={_FIELDS: fields})
+
+
+class PlainFormatter(logging.Formatter):
+    """One line for a person: time, level, event and `name=value` pairs; a traceback follows where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        pairs = [f"{name}={_plain(value)}" for name, value in _fields_of(record).items()]
+        line = " ".join([time, record.levelname.lower(), record.getMessage(), *pairs])
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; the fields lie beside `time`, `level`, `logger` and `event`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        entry: dict[str, FieldValue] = {
+            **_fields_of(record),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry).decode()
+
+
+def configure_logging(log_format: LogFormat) -> None:
+    """Sends the records of this process to standard error in the given format, and quiets the HTTP server's own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in ("uvicorn", "asyncio", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, FieldValue]:
+    fields: dict[str, FieldValue] = getattr(record, _FIELDS, {})
+    return fields
+
+
+def _plain(value: FieldValue) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return repr(text) if any(character.isspace() for character in text) or not text else text
