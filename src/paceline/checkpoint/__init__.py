@@ -3,8 +3,33 @@
 Imports only `core`. Tokenizers and architectures read what they need from `GgufFile.metadata`.
 """
 
+from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir
+from paceline.checkpoint.catalog import CATALOG, DEFAULT_MODEL_NAME, CatalogEntry, HubSource, PackageSource
 from paceline.checkpoint.dequantize import dequantize
 from paceline.checkpoint.ggml_type import GgmlType
 from paceline.checkpoint.gguf import GgufFile, GgufTensor
+from paceline.checkpoint.progress import ProgressListener, SilentProgress
+from paceline.checkpoint.pull import ModelStore, ResolvedModel, list_models, pull, remove_model, resolve_model
 
-__all__ = ["GgmlType", "GgufFile", "GgufTensor", "dequantize"]
+__all__ = [
+    "CATALOG",
+    "DEFAULT_MODEL_NAME",
+    "CatalogEntry",
+    "GgmlType",
+    "GgufFile",
+    "GgufTensor",
+    "HubSource",
+    "InstalledModel",
+    "ModelCache",
+    "ModelStore",
+    "PackageSource",
+    "ProgressListener",
+    "ResolvedModel",
+    "SilentProgress",
+    "default_cache_dir",
+    "dequantize",
+    "list_models",
+    "pull",
+    "remove_model",
+    "resolve_model",
+]

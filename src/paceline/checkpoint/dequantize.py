@@ -97,9 +97,11 @@ def _decode_q2_k(blocks: UInt8Array) -> Float32Array:
 
 def _decode_q3_k(blocks: UInt8Array) -> Float32Array:
     high = _bits(blocks[:, :32], group=32)
-    quants = _pairs(blocks[:, 32:96], group=32) | (high << 2)
-    scales = _nibbles(blocks[:, 96:104], group=8) | (_pairs(blocks[:, 104:108], group=4) << 4)
-    scale = _halves(blocks[:, 108:110])[:, None] * (scales[:, :, None].astype(np.float32) - np.float32(32))
+    quants: UInt8Array = _pairs(blocks[:, 32:96], group=32) | _raised(high, 2)
+    scales: UInt8Array = _nibbles(blocks[:, 96:104], group=8) | _raised(_pairs(blocks[:, 104:108], group=4), 4)
+    scale: Float32Array = _halves(blocks[:, 108:110])[:, None] * (
+        scales[:, :, None].astype(np.float32) - np.float32(32)
+    )
     return scale * (quants.reshape(-1, 16, 16).astype(np.float32) - np.float32(4))
 
 
@@ -111,12 +113,12 @@ def _decode_q4_k(blocks: UInt8Array) -> Float32Array:
 
 def _decode_q5_k(blocks: UInt8Array) -> Float32Array:
     scale, minimum = _scales_and_minima(blocks)
-    quants = _nibbles(blocks[:, 48:], group=32) | (_bits(blocks[:, 16:48], group=32) << 4)
+    quants = _nibbles(blocks[:, 48:], group=32) | _raised(_bits(blocks[:, 16:48], group=32), 4)
     return scale * quants.reshape(-1, 8, 32).astype(np.float32) - minimum
 
 
 def _decode_q6_k(blocks: UInt8Array) -> Float32Array:
-    quants = _nibbles(blocks[:, :128], group=64) | (_pairs(blocks[:, 128:192], group=32) << 4)
+    quants = _nibbles(blocks[:, :128], group=64) | _raised(_pairs(blocks[:, 128:192], group=32), 4)
     scales = blocks[:, 192:208].view(np.int8)[:, :, None].astype(np.float32)
     scale = _halves(blocks[:, 208:210])[:, None] * scales
     return scale * (quants.reshape(-1, 16, 16).astype(np.float32) - np.float32(32))
@@ -148,9 +150,14 @@ def _unpack(packed: UInt8Array, group: int, shifts: UInt8Array, mask: int) -> UI
     return (unpacked & np.uint8(mask)).reshape(len(packed), -1)
 
 
+def _raised(quants: UInt8Array, num_bits: int) -> UInt8Array:
+    """The quants moved up, to be combined with their lower bits."""
+    return np.left_shift(quants, np.uint8(num_bits), dtype=np.uint8)
+
+
 def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
     """Quants of Q5_0 and Q5_1, [n, 32]: bit i of the four `high` bytes is the fifth bit of weight i."""
-    return _nibbles(low, group=16) | (_bits(high, group=1) << 4)
+    return _nibbles(low, group=16) | _raised(_bits(high, group=1), 4)
 
 
 def _scales_and_minima(blocks: UInt8Array) -> tuple[Float32Array, Float32Array]:

@@ -1,0 +1,145 @@
+"""`ModelHub`: finds GGUF files in repositories of the model hub; `download` fetches them.
+
+Talks to the hub through `huggingface_hub` (the `hub` extra, imported when first used), which knows endpoint, access
+token and offline mode from its own settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import httpx
+
+from paceline.checkpoint.catalog import CatalogEntry, HubSource
+from paceline.checkpoint.download import Downloader, RemoteFile, shown
+from paceline.core.errors import ChecksumError, DownloadError, ModelNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import ModelInfo, RepoSibling
+
+PROBE_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 10.0
+PREFERRED_QUANTIZATION = "q4_k_m"
+_SPLIT_SUFFIX = re.compile(r"-\d{5}-of-\d{5}\.gguf")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class HubReference:
+    """What a user may write for a repository: `owner/repository`, or `owner/repository:file.gguf`."""
+
+    repository: str
+    file: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> HubReference | None:
+        """None where the text is not such a reference."""
+        match = re.fullmatch(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<file>[\w./+-]+\.gguf))?", text, re.ASCII)
+        return cls(match["repository"], match["file"]) if match else None
+
+    def __str__(self) -> str:
+        return self.repository if self.file is None else f"{self.repository}:{self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHub:
+    """The model hub at `endpoint` (None: the one that `huggingface_hub` is set up for)."""
+
+    client: httpx.Client
+    downloader: Downloader
+    endpoint: str | None = None
+
+    def deliver(self, source: HubSource, entry: CatalogEntry, workspace: Path) -> Path:
+        """Downloads a catalog entry's file; its checksum is not yet verified. Raises DownloadError, ChecksumError
+        before anything is downloaded where the hub publishes another sum."""
+        try:
+            remote = self.find(HubReference(source.repository, source.file))[source.file]
+        except ModelNotFoundError as error:
+            raise DownloadError(f"{source}: {error}") from error
+        if remote.sha256 not in (None, entry.sha256):
+            raise ChecksumError(f"{source}: publishes the sha256 {remote.sha256} instead of {entry.sha256}")
+        path = workspace / entry.file_name
+        self.downloader.fetch_all([(remote, path)], f"downloading {entry.name}")
+        return path
+
+    def find(self, reference: HubReference) -> dict[str, RemoteFile]:
+        """The files of the model that is meant by name, in order, with sizes and sums as the hub publishes them.
+
+        Raises DownloadError (unreachable), ModelNotFoundError (no such repository or file), UsageError (no file named
+        and more than one model to choose from).
+        """
+        api = self._connect()
+        info = _asked(lambda: api.model_info(reference.repository, files_metadata=True, timeout=REQUEST_TIMEOUT_S))
+        published = {file.rfilename: file for file in info.siblings or () if file.rfilename.endswith(".gguf")}
+        names = _parts_of(_choose(reference, sorted(published)), sorted(published))
+        return {name: _remote_file(api, info, published[name]) for name in names}
+
+    def _connect(self) -> HfApi:
+        """A client of the hub, once the hub has answered at all; fails fast where it cannot be reached."""
+        try:
+            from huggingface_hub import HfApi, constants
+        except ImportError as error:
+            raise DownloadError("the model hub needs huggingface_hub; run pip install 'paceline[hub]'") from error
+        if constants.HF_HUB_OFFLINE:
+            raise DownloadError("the model hub is switched off by HF_HUB_OFFLINE; unset it")
+        api = HfApi(endpoint=self.endpoint)
+        try:
+            self.client.head(api.endpoint, timeout=PROBE_TIMEOUT_S)
+        except httpx.TransportError as error:
+            reason = error or type(error).__name__
+            raise DownloadError(f"the model hub at {shown(api.endpoint)} cannot be reached ({reason})") from error
+        return api
+
+
+def _remote_file(api: HfApi, info: ModelInfo, file: RepoSibling) -> RemoteFile:
+    from huggingface_hub import get_token, hf_hub_url
+
+    url = hf_hub_url(info.id, file.rfilename, revision=info.sha, endpoint=api.endpoint)
+    token = get_token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return RemoteFile(url, file.size, file.lfs.sha256 if file.lfs else None, headers)
+
+
+def _asked(question: Callable[[], _Answer]) -> _Answer:
+    """The hub's answer; raises ModelNotFoundError, DownloadError."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    try:
+        return question()
+    except GatedRepoError as error:
+        raise DownloadError(f"the model hub wants its terms accepted and a login first ({error})") from error
+    except RepositoryNotFoundError as error:
+        raise ModelNotFoundError("the model hub has no such repository, or it is private") from error
+    except Exception as error:  # any: which HTTP client, and so which errors, the library uses depends on its version
+        raise DownloadError(f"the model hub did not answer as expected ({error or type(error).__name__})") from error
+
+
+def _choose(reference: HubReference, names: list[str]) -> str:
+    """The first file of the model meant: the one named, the only one, or the only one of the usual quantization."""
+    if reference.file is not None:
+        if reference.file in names:
+            return reference.file
+        raise ModelNotFoundError(f"{reference.repository} has no file {reference.file!r}; it has {_listed(names)}")
+    models = [name for name in names if not _SPLIT_SUFFIX.search(name) or "-00001-of-" in name]
+    preferred = [name for name in models if PREFERRED_QUANTIZATION in name.lower()]
+    for candidates in (models, preferred):
+        if len(candidates) == 1:
+            return candidates[0]
+    raise UsageError(f"name one file of {reference.repository}, as OWNER/REPOSITORY:FILE; it has {_listed(models)}")
+
+
+def _parts_of(first: str, names: list[str]) -> list[str]:
+    """All files of the split model that `first` belongs to, in order; `first` alone where it is not split."""
+    if not _SPLIT_SUFFIX.search(first):
+        return [first]
+    pattern = _SPLIT_SUFFIX.sub("", first), first[-len("00000.gguf") :]
+    return [name for name in names if (_SPLIT_SUFFIX.sub("", name), name[-len("00000.gguf") :]) == pattern]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "no GGUF file"

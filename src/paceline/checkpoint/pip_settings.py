@@ -1,0 +1,81 @@
+"""`PipSettings`: where this machine gets Python packages from, read as pip reads it (environment, then files).
+
+Only what a download needs; https://pip.pypa.io/en/stable/topics/configuration/ describes files, names and order.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.core.errors import ConfigError
+
+DEFAULT_INDEX_URL = "https://pypi.org/simple"
+_SECTIONS = ("global", "install", "download")
+_TRUE_WORDS = frozenset({"1", "yes", "true", "on", "y", "t"})
+
+
+@dataclass(frozen=True, slots=True)
+class PipSettings:
+    """Index addresses in the order they are asked, places with wheels (`find_links`), and how to connect.
+
+    `trusted_hosts` are hosts, or hosts with a port, whose certificates are not checked.
+    """
+
+    index_urls: tuple[str, ...] = (DEFAULT_INDEX_URL,)
+    find_links: tuple[str, ...] = ()
+    certificate: Path | None = None
+    proxy: str | None = None
+    trusted_hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> PipSettings:
+        """The settings of this machine and user; raises ConfigError where a pip.conf cannot be parsed."""
+        options = _read_files(_configuration_files(environment))
+        for name, value in environment.items():
+            if name.startswith("PIP_") and value:
+                options[name.removeprefix("PIP_").lower().replace("_", "-")] = value
+        index_urls = (options.get("index-url", DEFAULT_INDEX_URL), *options.get("extra-index-url", "").split())
+        certificate = options.get("cert")
+        return cls(
+            index_urls=() if options.get("no-index", "").lower() in _TRUE_WORDS else index_urls,
+            find_links=tuple(options.get("find-links", "").split()),
+            certificate=Path(certificate).expanduser() if certificate else None,
+            proxy=options.get("proxy"),
+            trusted_hosts=tuple(options.get("trusted-host", "").split()),
+        )
+
+
+def _read_files(paths: list[Path]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for path in filter(Path.is_file, paths):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: this pip configuration cannot be parsed ({error}); correct it") from error
+        for section in filter(parser.has_section, _SECTIONS):
+            entries = parser.items(section)
+            sections[section] |= {name.replace("_", "-"): value.strip() for name, value in entries}
+    for section in _SECTIONS:
+        options |= sections[section]
+    return options
+
+
+def _configuration_files(environment: Mapping[str, str]) -> list[Path]:
+    """In the order in which later files override earlier ones."""
+    chosen = environment.get("PIP_CONFIG_FILE")
+    if chosen == os.devnull:
+        return []
+    home = Path(environment.get("HOME") or Path.home())
+    system_dirs = (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    user_dir = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    files = [Path(directory) / "pip" / "pip.conf" for directory in reversed(system_dirs)]
+    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
+    files += [user_dir / "pip" / "pip.conf", Path(sys.prefix) / "pip.conf"]
+    return [*files, Path(chosen)] if chosen else files
