@@ -1,0 +1,116 @@
+#include "bindings/bindings.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/kernel_table.hpp"
+#include "sampling/sampler.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using paceline::RowSampler;
+using paceline::SampledToken;
+
+using LogitRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using TokenIds = std::vector<int32_t>;
+
+// The token's log-probability and the most likely tokens' (id, log-probability).
+using Logprobs = std::pair<float, std::vector<std::pair<int32_t, float>>>;
+using SampledRows = std::pair<TokenIds, std::vector<std::optional<Logprobs>>>;
+
+const paceline::KernelTable& kernels_named(const std::optional<std::string>& name) {
+  if (!name) return paceline::default_kernels();
+  if (const paceline::KernelTable* table = paceline::find_kernels(*name)) return *table;
+  throw std::invalid_argument("this machine cannot run the instruction set " + *name);
+}
+
+std::span<const float> row_of(const LogitRows& logits, int64_t row) {
+  if (row < 0 || row >= static_cast<int64_t>(logits.shape(0))) throw std::out_of_range("row is not in the logits");
+  if (logits.shape(1) == 0 || logits.shape(1) > paceline::kMaxVocabulary) {
+    throw std::invalid_argument("a row of logits must have 1 to 2^20 tokens");
+  }
+  return {logits.data() + row * logits.shape(1), logits.shape(1)};
+}
+
+std::unique_ptr<RowSampler> make_row_sampler(const TokenIds& prompt_token_ids, uint64_t seed, uint32_t choice_index,
+                                             float temperature, std::optional<int64_t> top_k, double top_p, float min_p,
+                                             float presence_penalty, float frequency_penalty,
+                                             float repetition_penalty,
+                                             std::vector<std::pair<int32_t, float>> logit_bias, int64_t min_tokens,
+                                             TokenIds banned_token_ids) {
+  paceline::SamplingRule rule{temperature,       top_k,
+                              top_p,             min_p,
+                              presence_penalty,  frequency_penalty,
+                              repetition_penalty, std::move(logit_bias),
+                              min_tokens,        std::move(banned_token_ids)};
+  return std::make_unique<RowSampler>(std::move(rule), prompt_token_ids, seed, choice_index);
+}
+
+SampledRows sample_rows(const LogitRows& logits, const std::vector<int64_t>& rows,
+                        const std::vector<const RowSampler*>& samplers, const std::vector<int64_t>& positions,
+                        const std::vector<TokenIds>& extra_token_ids,
+                        const std::vector<std::optional<int64_t>>& num_logprobs,
+                        const std::optional<std::string>& instruction_set) {
+  const size_t count = rows.size();
+  if (samplers.size() != count || positions.size() != count || extra_token_ids.size() != count ||
+      num_logprobs.size() != count) {
+    throw std::invalid_argument("rows, samplers, positions, extra_token_ids and num_logprobs must be equally long");
+  }
+  paceline::Sampler sampler(kernels_named(instruction_set));
+  SampledRows result;
+  const nb::gil_scoped_release release;
+  for (size_t i = 0; i < count; ++i) {
+    SampledToken sampled = sampler.sample(
+        {row_of(logits, rows[i]), samplers[i], positions[i], extra_token_ids[i], num_logprobs[i]});
+    result.first.push_back(sampled.token_id);
+    result.second.push_back(num_logprobs[i] ? std::optional(Logprobs{sampled.logprob, std::move(sampled.top_logprobs)})
+                                            : std::nullopt);
+  }
+  return result;
+}
+
+std::vector<uint64_t> hash_rows(const LogitRows& logits, const std::vector<int64_t>& rows) {
+  std::vector<uint64_t> hashes;
+  const nb::gil_scoped_release release;
+  for (const int64_t row : rows) hashes.push_back(paceline::hash_row(row_of(logits, row)));
+  return hashes;
+}
+
+std::vector<uint32_t> philox_words(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key) {
+  uint32_t words[4][1] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
+  paceline::philox(words, key[0], key[1]);
+  return {words[0][0], words[1][0], words[2][0], words[3][0]};
+}
+
+}  // namespace
+
+void paceline::bind_sampling(nb::module_& module) {
+  nb::class_<RowSampler>(module, "RowSampler", "One sequence's sampling parameters, noise key and token counts.")
+      .def(nb::new_(&make_row_sampler), "prompt_token_ids"_a, nb::kw_only(), "seed"_a, "choice_index"_a,
+           "temperature"_a, "top_k"_a.none(), "top_p"_a, "min_p"_a, "presence_penalty"_a, "frequency_penalty"_a,
+           "repetition_penalty"_a, "logit_bias"_a, "min_tokens"_a, "banned_token_ids"_a)
+      .def("append", [](RowSampler& self, const TokenIds& token_ids) { self.append(token_ids); }, "token_ids"_a,
+           "Counts committed output tokens.");
+  module.def("sample_rows", &sample_rows, "logits"_a, "rows"_a, "samplers"_a, "positions"_a, "extra_token_ids"_a,
+             "num_logprobs"_a, "instruction_set"_a.none(),
+             "Token ids, and for each row (log-probability, most likely tokens) or None.");
+  module.def("hash_rows", &hash_rows, "logits"_a, "rows"_a, "A 64-bit fingerprint of each row's bits.");
+  module.def("philox", &philox_words, "counter"_a, "key"_a, "One call of Philox4x32-10, for tests.");
+  module.def("exponential_noise", &exponential_noise, "bits"_a, "Exponential noise of 32 random bits, for tests.");
+}

@@ -1,0 +1,2 @@
+#define PACELINE_ISA scalar
+#include "sampling/row_scans_template.hpp"
