@@ -22,7 +22,6 @@ from paceline.core.errors import ChecksumError, DownloadError
 
 NUM_CONNECTIONS = 4
 NUM_PAGE_ATTEMPTS = 3
-_CHUNK_SIZE_BYTES = 1 << 18
 _TRANSIENT_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 
 
@@ -113,6 +112,7 @@ class Downloader:
         self._progress.advance(_size_of(part))
         num_failures, most_bytes = 0, _size_of(part)
         while _size_of(part) != remote.size_bytes:
+            self._check_cancelled()
             try:
                 self._transfer(remote, part)
             except (httpx.TransportError, _InterruptedTransferError) as error:
@@ -158,11 +158,14 @@ class Downloader:
 
     def _receive(self, response: httpx.Response, part: Path) -> None:
         with part.open("ab") as file:
-            for chunk in response.iter_raw(_CHUNK_SIZE_BYTES):
-                if self._is_cancelled.is_set():
-                    raise DownloadError("the download was cancelled")
+            for chunk in response.iter_raw():  # unbuffered, so that a break loses nothing
+                self._check_cancelled()
                 file.write(chunk)
                 self._progress.advance(len(chunk))
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise DownloadError("the download was cancelled")
 
     def _start_over(self, part: Path) -> None:
         self._progress.advance(-_size_of(part))

@@ -73,7 +73,7 @@ class PackageIndex:
         for page_url in self._pages_about(package):
             try:
                 files = self._read_page(page_url)
-            except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, DownloadError) as error:
                 problems.append(f"{shown(page_url)} did not answer as expected ({error or type(error).__name__})")
                 continue
             for file in files:
@@ -95,7 +95,8 @@ class PackageIndex:
         response = self.downloader.get(page_url, {"Accept": _ACCEPT})
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
-        response.raise_for_status()
+        if not response.is_success:
+            raise DownloadError(f"{response.status_code} {response.reason_phrase}")
         if "json" not in response.headers.get("Content-Type", ""):
             return _parse_html(response.text, str(response.url))
         page = msgspec.json.decode(response.content, type=_IndexPage)
