@@ -1,0 +1,135 @@
+"""The acceptance rule's pure function in Python: a native `RowSampler` for each sequence, one native call for many rows.
+
+The token of a row is `argmin E / p` over the processed distribution p, with exponential noise E keyed by (seed, choice
+index, position, token id); greedy is temperature 0 of the same function. Nothing here looks at drafts.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+from dataclasses import dataclass
+
+from paceline import _native
+from paceline.core import Float32Array, SamplingParams, Sequence, TokenLogprob
+from paceline.core.errors import InvalidRequestError, PacelineError
+
+_SEED_MASK = (1 << 64) - 1
+
+
+class RowSampler:
+    """What the sampling of one sequence needs: parameters, noise key, and the token counts of its penalties.
+
+    `banned_token_ids` cannot be sampled before `params.min_tokens` tokens were output. Presence and frequency penalties
+    count output tokens, the repetition penalty prompt and output. Raises InvalidRequestError for a parameter out of
+    its range.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        vocab_size: int,
+        prompt_token_ids: collections.abc.Sequence[int],
+        seed: int,
+        choice_index: int = 0,
+        banned_token_ids: collections.abc.Collection[int] = (),
+    ) -> None:
+        check_sampling_params(params, vocab_size)
+        self.num_logprobs = params.num_logprobs
+        self.native = _native.RowSampler(
+            list(prompt_token_ids),
+            seed=seed & _SEED_MASK,
+            choice_index=choice_index,
+            temperature=params.temperature,
+            top_k=params.top_k,
+            top_p=params.top_p,
+            min_p=params.min_p,
+            presence_penalty=params.presence_penalty,
+            frequency_penalty=params.frequency_penalty,
+            repetition_penalty=params.repetition_penalty,
+            logit_bias=list(params.logit_bias.items()),
+            min_tokens=params.min_tokens,
+            banned_token_ids=sorted(banned_token_ids),
+        )
+
+    @classmethod
+    def for_sequence(
+        cls, sequence: Sequence, *, vocab_size: int, banned_token_ids: collections.abc.Collection[int] = ()
+    ) -> RowSampler:
+        """The sampler of a sequence as it is now; output that it already has (resumed tokens) is counted."""
+        sampler = cls(
+            sequence.request.sampling,
+            vocab_size=vocab_size,
+            prompt_token_ids=sequence.request.prompt_token_ids,
+            seed=sequence.seed,
+            choice_index=sequence.request.choice_index,
+            banned_token_ids=banned_token_ids,
+        )
+        sampler.append(sequence.token_ids[sequence.num_prompt_tokens :])
+        return sampler
+
+    def append(self, token_ids: collections.abc.Sequence[int]) -> None:
+        """Counts tokens that were committed to the output."""
+        self.native.append(list(token_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """One token for each row; a log-probability (raw distribution, before processing) where one was asked for."""
+
+    token_ids: list[int]
+    logprobs: list[TokenLogprob | None]
+
+
+def sample_rows(
+    logits: Float32Array,
+    rows: list[int],
+    samplers: list[RowSampler],
+    positions: list[int],
+    extra_token_ids: list[list[int]],
+    *,
+    num_logprobs: list[int | None],
+    instruction_set: str | None = None,
+) -> SampledRows:
+    """Samples row `rows[i]` of `logits` (float32 [L, vocab_size], C order) with `samplers[i]`, for all i in one call.
+
+    `positions[i]` is the index in the sequence of the token being sampled, `extra_token_ids[i]` the tokens between the
+    committed text and that position (they count as output). `num_logprobs[i]` None asks for no log-probability, n for
+    the token's and for the n most likely tokens'. Does not change the samplers; releases the GIL. Raises PacelineError
+    for a row with a NaN or with no token left.
+    """
+    native_samplers = [sampler.native for sampler in samplers]
+    try:
+        token_ids, logprobs = _native.sample_rows(
+            logits, rows, native_samplers, positions, extra_token_ids, num_logprobs, instruction_set
+        )
+    except ValueError as error:
+        raise PacelineError(f"sampling failed: {error}") from error
+    entries = zip(token_ids, logprobs, strict=True)
+    return SampledRows(token_ids, [None if found is None else TokenLogprob(token, *found) for token, found in entries])
+
+
+def hash_rows(logits: Float32Array, rows: list[int]) -> list[str]:
+    """A 64-bit fingerprint of each row's bits as 16 hexadecimal digits."""
+    return [f"{value:016x}" for value in _native.hash_rows(logits, rows)]
+
+
+def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
+    """Raises InvalidRequestError, naming the parameter, where one is out of its range."""
+    ranges = (
+        ("temperature", params.temperature, 0.0, 100.0),
+        ("top_p", params.top_p, 0.0, 1.0),
+        ("min_p", params.min_p, 0.0, 1.0),
+        ("presence_penalty", params.presence_penalty, -2.0, 2.0),
+        ("frequency_penalty", params.frequency_penalty, -2.0, 2.0),
+        ("repetition_penalty", params.repetition_penalty, 0.01, 100.0),
+        ("top_k", params.top_k, 1, None),
+        ("min_tokens", params.min_tokens, 0, None),
+        ("num_logprobs", params.num_logprobs, 0, vocab_size),
+        *(("logit_bias", token_id, 0, vocab_size - 1) for token_id in params.logit_bias),
+        *(("logit_bias", bias, -100.0, 100.0) for bias in params.logit_bias.values()),
+    )
+    for name, value, lowest, highest in ranges:
+        if value is not None and not (lowest <= value and (highest is None or value <= highest)):
+            bounds = f"at least {lowest}" if highest is None else f"between {lowest} and {highest}"
+            raise InvalidRequestError(f"{name} is {value}, but must be {bounds}", name)

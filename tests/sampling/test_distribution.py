@@ -1,0 +1,119 @@
+"""The draws against an independent softmax: a million for each sampling parameter, and token for token by the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paceline.core import SamplingParams
+from paceline.models.sampling import sample_rows
+from tests.sampling import oracle
+from tests.sampling.sampling_calls import make_sampler, random_logits, sample
+
+VOCAB_SIZE = 16
+NUM_DRAWS = 1_000_000
+PROMPT = [3, 5, 5]
+OUTPUT = [1, 1, 7]
+CASES = {
+    "plain": SamplingParams(),
+    "temperature": SamplingParams(temperature=0.6),
+    "hot": SamplingParams(temperature=3.0),
+    "top_k": SamplingParams(top_k=5),
+    "top_p": SamplingParams(top_p=0.8),
+    "min_p": SamplingParams(min_p=0.1),
+    "presence_penalty": SamplingParams(presence_penalty=1.2),
+    "frequency_penalty": SamplingParams(frequency_penalty=0.7),
+    "repetition_penalty": SamplingParams(repetition_penalty=1.5),
+    "logit_bias": SamplingParams(logit_bias={2: 3.0, 9: -100.0}),
+    "min_tokens": SamplingParams(min_tokens=10 * NUM_DRAWS),
+    "all": SamplingParams(
+        temperature=0.8, top_k=9, top_p=0.9, min_p=0.02, presence_penalty=0.5, repetition_penalty=1.1, logit_bias={4: 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
+def test_a_million_draws_have_the_distribution(params):
+    logits = random_logits(1, VOCAB_SIZE, seed=5, spread=1.5)
+    sampler = make_sampler(params, VOCAB_SIZE, prompt=PROMPT, banned=(0, 4))
+    sampler.append(OUTPUT)
+    counts = np.zeros(VOCAB_SIZE, dtype=np.int64)
+    batch = 50_000
+    for begin in range(0, NUM_DRAWS, batch):
+        drawn = sample_rows(
+            logits,
+            [0] * batch,
+            [sampler] * batch,
+            list(range(begin, begin + batch)),
+            [[]] * batch,
+            num_logprobs=[None] * batch,
+        )
+        counts += np.bincount(drawn.token_ids, minlength=VOCAB_SIZE)
+    assert counts.sum() == NUM_DRAWS
+    processed = oracle.processed_logits(logits[0], params, PROMPT, OUTPUT, banned=(0, 4))
+    assert oracle.chi_square_p_value(counts, oracle.distribution(processed, params)) > 1e-4
+
+
+@pytest.mark.parametrize("varied", ["seed", "choice_index"])
+def test_draws_over_other_keys_have_the_distribution_too(varied):
+    params = SamplingParams()
+    num_draws = 100_000
+    logits = np.repeat(random_logits(1, VOCAB_SIZE, seed=6), num_draws, axis=0)
+    keys = {"seed": [(1 << 40) * i for i in range(num_draws)], "choice_index": list(range(num_draws))}[varied]
+    samplers = [make_sampler(params, VOCAB_SIZE, **{varied: key}) for key in keys]
+    counts = np.bincount(sample(logits, samplers, [7] * num_draws).token_ids, minlength=VOCAB_SIZE)
+    expected = oracle.distribution(logits[0].astype(np.float64), params)
+    assert oracle.chi_square_p_value(counts, expected) > 1e-4
+
+
+def test_neighbouring_positions_are_independent():
+    num_draws = 400_000
+    logits = np.zeros((1, 4), dtype=np.float32)
+    sampler = make_sampler(SamplingParams(), 4)
+    drawn = sample_rows(
+        logits,
+        [0] * num_draws,
+        [sampler] * num_draws,
+        list(range(num_draws)),
+        [[]] * num_draws,
+        num_logprobs=[None] * num_draws,
+    )
+    ids = np.array(drawn.token_ids).reshape(-1, 2)
+    pairs = np.bincount(4 * ids[:, 0] + ids[:, 1], minlength=16)
+    assert oracle.chi_square_p_value(pairs, np.full(16, 1 / 16)) > 1e-4
+
+
+@pytest.mark.parametrize("vocab_size", [1, 5, 64, 65, 700])
+@pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
+def test_tokens_are_the_ones_of_the_definition(params, vocab_size):
+    params = _for_vocabulary(params, vocab_size)
+    num_rows = 12
+    logits = random_logits(num_rows, vocab_size, seed=vocab_size)
+    prompt, output = [i % vocab_size for i in PROMPT], [i % vocab_size for i in OUTPUT]
+    banned = tuple({0, 4 % vocab_size} if vocab_size > 4 else ())
+    position = (1 << 33) + 5  # beyond 32 bits
+    expected, samplers = [], []
+    for row in range(num_rows):
+        sampler = make_sampler(params, vocab_size, prompt=prompt, seed=(row << 50) + 3, choice_index=row, banned=banned)
+        sampler.append(output)
+        samplers.append(sampler)
+        processed = oracle.processed_logits(logits[row], params, prompt, output, banned)
+        with np.errstate(divide="ignore"):
+            scores = oracle.noise((row << 50) + 3, row, position, vocab_size) / oracle.distribution(processed, params)
+        expected.append(int(np.argmin(scores)))
+    assert sample(logits, samplers, [position] * num_rows).token_ids == expected
+
+
+def _for_vocabulary(params, vocab_size):
+    bias = {token: value for token, value in params.logit_bias.items() if token < vocab_size}
+    return SamplingParams(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+        repetition_penalty=params.repetition_penalty,
+        logit_bias=bias,
+        min_tokens=params.min_tokens and 1 << 40,
+    )
