@@ -138,6 +138,7 @@ def test_file_that_is_no_model_is_refused(server: PackageServer, tmp_path: Path)
     with pytest.raises(CheckpointError, match="too few for a GGUF header"):
         store.pull(REPOSITORY)
     assert store.cache.installed() == []
+    assert list(store.cache.workspace(f"{REPOSITORY}:model.gguf").iterdir()) == []
 
 
 def test_absent_repository_is_a_model_not_found(server: PackageServer, tmp_path: Path):

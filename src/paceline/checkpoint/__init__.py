@@ -9,7 +9,7 @@ from paceline.checkpoint.dequantize import dequantize
 from paceline.checkpoint.ggml_type import GgmlType
 from paceline.checkpoint.gguf import GgufFile, GgufTensor
 from paceline.checkpoint.progress import ProgressListener, SilentProgress
-from paceline.checkpoint.pull import ModelStore, ResolvedModel, list_models, pull, remove_model, resolve_model
+from paceline.checkpoint.store import ModelStore, ResolvedModel, list_models, pull, remove_model, resolve_model
 
 __all__ = [
     "CATALOG",

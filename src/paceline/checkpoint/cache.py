@@ -1,6 +1,6 @@
 """`ModelCache`: the per-user directory of pulled models, with a record and a lock for each.
 
-A model is installed when its record is there, which is written last and atomically. What fetches files is `pull`.
+A model is installed when its record is there, which is written last and atomically. What fetches files is `store`.
 
     <cache>/models/<name>/<file>.gguf, record.json     <cache>/downloads/<name>/ (unfinished)     <cache>/locks/<name>
 """

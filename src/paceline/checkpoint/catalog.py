@@ -1,6 +1,6 @@
 """The catalog: models known by name, each with its checksum and the mirrors that carry it, in order of preference.
 
-Plain data. `pull` fetches what stands here; the checksum, not the mirror, decides whether a copy is right.
+Plain data. `store` fetches what stands here; the checksum, not the mirror, decides whether a copy is right.
 """
 
 from __future__ import annotations

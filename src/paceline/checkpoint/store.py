@@ -24,7 +24,14 @@ from paceline.checkpoint.hub import HubReference, ModelHub
 from paceline.checkpoint.package_index import PackageIndex
 from paceline.checkpoint.pip_settings import PipSettings
 from paceline.checkpoint.progress import ProgressListener, SilentProgress
-from paceline.core.errors import ChecksumError, ConfigError, DownloadError, ModelNotFoundError, UsageError
+from paceline.core.errors import (
+    CheckpointError,
+    ChecksumError,
+    ConfigError,
+    DownloadError,
+    ModelNotFoundError,
+    UsageError,
+)
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
@@ -174,10 +181,14 @@ class ModelStore:
             return self._install_checked(name, f"file ({path.absolute()})", copies)
 
     def _install_checked(self, name: str, source: str, paths: list[Path]) -> InstalledModel:
-        """Installs files that open as a GGUF model."""
-        with GgufFile.open(paths[0]):
-            for path in paths:
-                sync_to_disk(path)
+        """Installs files that open as a GGUF model; deletes them where they do not."""
+        try:
+            GgufFile.open(paths[0]).close()
+        except CheckpointError:
+            _empty(paths[0].parent)
+            raise
+        for path in paths:
+            sync_to_disk(path)
         return self.cache.install(name, source, [(path, sha256_of(path)) for path in paths])
 
     @contextmanager
