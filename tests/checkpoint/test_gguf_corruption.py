@@ -12,7 +12,7 @@ from paceline.checkpoint import GgufFile, dequantize
 from paceline.core.errors import CheckpointError
 from tests.checkpoint.small_gguf import write_small_gguf
 
-FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
