@@ -7,7 +7,8 @@ results are equal to ggml's bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -172,19 +173,21 @@ def _scales_and_minima(blocks: UInt8Array) -> tuple[Float32Array, Float32Array]:
     return scale[:, :, None], minimum[:, :, None]
 
 
-_DECODERS: dict[GgmlType, Callable[[UInt8Array], Float32Array]] = {
-    GgmlType.F32: _decode_f32,
-    GgmlType.F16: _decode_f16,
-    GgmlType.BF16: _decode_bf16,
-    GgmlType.Q8_0: _decode_q8_0,
-    GgmlType.Q4_0: _decode_q4_0,
-    GgmlType.Q4_1: _decode_q4_1,
-    GgmlType.Q5_0: _decode_q5_0,
-    GgmlType.Q5_1: _decode_q5_1,
-    GgmlType.Q2_K: _decode_q2_k,
-    GgmlType.Q3_K: _decode_q3_k,
-    GgmlType.Q4_K: _decode_q4_k,
-    GgmlType.Q5_K: _decode_q5_k,
-    GgmlType.Q6_K: _decode_q6_k,
-    GgmlType.IQ4_NL: _decode_iq4_nl,
-}
+_DECODERS: Mapping[GgmlType, Callable[[UInt8Array], Float32Array]] = MappingProxyType(
+    {
+        GgmlType.F32: _decode_f32,
+        GgmlType.F16: _decode_f16,
+        GgmlType.BF16: _decode_bf16,
+        GgmlType.Q8_0: _decode_q8_0,
+        GgmlType.Q4_0: _decode_q4_0,
+        GgmlType.Q4_1: _decode_q4_1,
+        GgmlType.Q5_0: _decode_q5_0,
+        GgmlType.Q5_1: _decode_q5_1,
+        GgmlType.Q2_K: _decode_q2_k,
+        GgmlType.Q3_K: _decode_q3_k,
+        GgmlType.Q4_K: _decode_q4_k,
+        GgmlType.Q5_K: _decode_q5_k,
+        GgmlType.Q6_K: _decode_q6_k,
+        GgmlType.IQ4_NL: _decode_iq4_nl,
+    }
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from types import MappingProxyType
 
 
 class GgmlType(enum.IntEnum):
@@ -56,37 +57,39 @@ class GgmlType(enum.IntEnum):
         return _BLOCKS[self][1]
 
 
-_BLOCKS = {
-    GgmlType.F32: (1, 4),
-    GgmlType.F16: (1, 2),
-    GgmlType.Q4_0: (32, 18),
-    GgmlType.Q4_1: (32, 20),
-    GgmlType.Q5_0: (32, 22),
-    GgmlType.Q5_1: (32, 24),
-    GgmlType.Q8_0: (32, 34),
-    GgmlType.Q8_1: (32, 40),
-    GgmlType.Q2_K: (256, 84),
-    GgmlType.Q3_K: (256, 110),
-    GgmlType.Q4_K: (256, 144),
-    GgmlType.Q5_K: (256, 176),
-    GgmlType.Q6_K: (256, 210),
-    GgmlType.Q8_K: (256, 292),
-    GgmlType.IQ2_XXS: (256, 66),
-    GgmlType.IQ2_XS: (256, 74),
-    GgmlType.IQ3_XXS: (256, 98),
-    GgmlType.IQ1_S: (256, 50),
-    GgmlType.IQ4_NL: (32, 18),
-    GgmlType.IQ3_S: (256, 110),
-    GgmlType.IQ2_S: (256, 82),
-    GgmlType.IQ4_XS: (256, 136),
-    GgmlType.I8: (1, 1),
-    GgmlType.I16: (1, 2),
-    GgmlType.I32: (1, 4),
-    GgmlType.I64: (1, 8),
-    GgmlType.F64: (1, 8),
-    GgmlType.IQ1_M: (256, 56),
-    GgmlType.BF16: (1, 2),
-    GgmlType.TQ1_0: (256, 54),
-    GgmlType.TQ2_0: (256, 66),
-    GgmlType.MXFP4: (32, 17),
-}
+_BLOCKS = MappingProxyType(
+    {
+        GgmlType.F32: (1, 4),
+        GgmlType.F16: (1, 2),
+        GgmlType.Q4_0: (32, 18),
+        GgmlType.Q4_1: (32, 20),
+        GgmlType.Q5_0: (32, 22),
+        GgmlType.Q5_1: (32, 24),
+        GgmlType.Q8_0: (32, 34),
+        GgmlType.Q8_1: (32, 40),
+        GgmlType.Q2_K: (256, 84),
+        GgmlType.Q3_K: (256, 110),
+        GgmlType.Q4_K: (256, 144),
+        GgmlType.Q5_K: (256, 176),
+        GgmlType.Q6_K: (256, 210),
+        GgmlType.Q8_K: (256, 292),
+        GgmlType.IQ2_XXS: (256, 66),
+        GgmlType.IQ2_XS: (256, 74),
+        GgmlType.IQ3_XXS: (256, 98),
+        GgmlType.IQ1_S: (256, 50),
+        GgmlType.IQ4_NL: (32, 18),
+        GgmlType.IQ3_S: (256, 110),
+        GgmlType.IQ2_S: (256, 82),
+        GgmlType.IQ4_XS: (256, 136),
+        GgmlType.I8: (1, 1),
+        GgmlType.I16: (1, 2),
+        GgmlType.I32: (1, 4),
+        GgmlType.I64: (1, 8),
+        GgmlType.F64: (1, 8),
+        GgmlType.IQ1_M: (256, 56),
+        GgmlType.BF16: (1, 2),
+        GgmlType.TQ1_0: (256, 54),
+        GgmlType.TQ2_0: (256, 66),
+        GgmlType.MXFP4: (32, 17),
+    }
+)

@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -29,19 +30,21 @@ _SMALLEST_TENSOR_SIZE_BYTES = _LENGTH_SIZE_BYTES + 4 + 8 + 4 + 8
 
 _UINT32 = struct.Struct("<I")
 _UINT64 = struct.Struct("<Q")
-_SCALARS = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: _UINT32,
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: _UINT64,
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
-}
+_SCALARS = MappingProxyType(
+    {
+        0: struct.Struct("<B"),
+        1: struct.Struct("<b"),
+        2: struct.Struct("<H"),
+        3: struct.Struct("<h"),
+        4: _UINT32,
+        5: struct.Struct("<i"),
+        6: struct.Struct("<f"),
+        7: struct.Struct("<?"),
+        10: _UINT64,
+        11: struct.Struct("<q"),
+        12: struct.Struct("<d"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
