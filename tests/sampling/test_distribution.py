@@ -1,4 +1,4 @@
-"""The draws against an independent softmax: a million for each sampling parameter, and token for token by the oracle."""
+"""The draws against an independent softmax, a million for each parameter, and token for token by the oracle."""
 
 from __future__ import annotations
 

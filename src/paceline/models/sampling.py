@@ -1,4 +1,4 @@
-"""The acceptance rule's pure function in Python: a native `RowSampler` for each sequence, one native call for many rows.
+"""The acceptance rule's pure function: a native `RowSampler` for each sequence, one native call for many rows.
 
 The token of a row is `argmin E / p` over the processed distribution p, with exponential noise E keyed by (seed, choice
 index, position, token id); greedy is temperature 0 of the same function. Nothing here looks at drafts.

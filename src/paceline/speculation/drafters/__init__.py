@@ -1,0 +1,7 @@
+"""The drafters: none, n-gram (prompt lookup), draft model."""
+
+from paceline.speculation.drafters.draft_model import DraftModelDrafter
+from paceline.speculation.drafters.ngram import NgramDrafter
+from paceline.speculation.drafters.none import NoDrafter
+
+__all__ = ["DraftModelDrafter", "NgramDrafter", "NoDrafter"]

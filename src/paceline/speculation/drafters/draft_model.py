@@ -1,0 +1,178 @@
+"""`DraftModelDrafter`: a smaller model guesses, with a KV store and block manager of its own.
+
+It draws by the target's rule with the target's noise, so its guess is right whenever both models' perturbed scores have
+the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
+from paceline.kvcache import BlockManager
+from paceline.models.protocol import Model
+from paceline.models.sampling import RowSampler, sample_rows
+from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+
+
+@dataclass(slots=True)
+class _DraftCache:
+    """What of a sequence is in the draft model's KV: `num_computed` committed tokens, then `ahead`, drafted ones."""
+
+    block_table: list[int] = field(default_factory=list)
+    num_computed: int = 0
+    ahead: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Guess:
+    """A draft in the making."""
+
+    sequence: Sequence
+    cache: _DraftCache
+    sampler: RowSampler
+    window: int
+    stop_below: float
+    token_ids: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    survival: float = 1.0
+
+    @property
+    def lag(self) -> int:
+        """Committed tokens that the draft model has not seen; at least one, whose logits start the draft."""
+        return len(self.sequence.token_ids) - self.cache.num_computed
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the whole text and of all drafted tokens that are fed back."""
+        return len(self.sequence.token_ids) + self.window - 1
+
+    def push(self, token_id: int, confidence: float) -> bool:
+        """Takes one more token unless the draft would sink below `stop_below`; returns whether another can follow."""
+        self.survival *= confidence
+        if self.survival < self.stop_below:
+            return False
+        self.token_ids.append(token_id)
+        self.confidences.append(confidence)
+        return len(self.token_ids) < self.window
+
+
+class DraftModelDrafter:
+    """Drafts chains with `model`, batched over sequences: one forward pass and one sampling call for each depth.
+
+    `samplers` are the target's, by sequence id. `num_blocks` KV blocks are allocated; a sequence that finds none free,
+    or does not fit the draft model's context, gets empty drafts. A call reads at most `prefill_chunk_size` unseen
+    tokens over all sequences, and a sequence drafts once it has none left.
+    """
+
+    name = "draft-model"
+    is_free = False
+
+    def __init__(
+        self, model: Model, samplers: Mapping[str, RowSampler], *, num_blocks: int, prefill_chunk_size: int = 256
+    ) -> None:
+        model.kv.allocate(num_blocks)
+        self._model = model
+        self._samplers = samplers
+        self._prefill_chunk_size = prefill_chunk_size
+        self._blocks = BlockManager(num_blocks, model.kv.block_size)
+        self._caches: dict[str, _DraftCache] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        """KV blocks that no sequence holds."""
+        return self._blocks.num_free_blocks
+
+    def begin(self, sequence: Sequence) -> None:
+        """Starts with nothing computed; costs nothing until the first proposal."""
+        self._caches[sequence.sequence_id] = _DraftCache()
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        """Chains of up to `window` tokens; blocks for one forward pass of the draft model for each depth."""
+        guesses = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        runs, active = self._unseen([guess for guess in guesses if guess.window > 0])
+        while runs:
+            logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
+            active = _draw(active, logits)
+            runs = [_feed_back(guess) for guess in active]
+        return [
+            Draft.chain(guess.token_ids, self.name, guess.confidences) if guess.token_ids else Draft()
+            for guess in guesses
+        ]
+
+    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
+        """Keeps the KV of drafted tokens that were committed and trims the rest."""
+        for sequence in sequences:
+            self._settle(sequence, self._caches[sequence.sequence_id])
+
+    def end(self, sequence: Sequence) -> None:
+        """Frees the sequence's blocks."""
+        self._blocks.trim(self._caches.pop(sequence.sequence_id).block_table, 0)
+
+    def _settle(self, sequence: Sequence, cache: _DraftCache) -> None:
+        # The last token's logits are wanted next, so it is computed again even where its KV is there.
+        committed = sequence.token_ids[cache.num_computed : -1]
+        for drafted, token_id in zip(cache.ahead, committed, strict=False):
+            if drafted != token_id:
+                break
+            cache.num_computed += 1
+        cache.ahead.clear()
+        self._blocks.trim(cache.block_table, cache.num_computed)
+
+    def _open(self, sequence: Sequence, plan: Plan) -> _Guess:
+        """A guess with its slots reserved; its window is 0 where there is no room."""
+        cache = self._caches[sequence.sequence_id]
+        self._settle(sequence, cache)
+        sampler = self._samplers[sequence.sequence_id]
+        room = self._model.config.max_context - len(sequence.token_ids) + 1
+        guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan.stop_below)
+        if guess.window > 0 and self._blocks.can_grow(cache.block_table, guess.num_slots):
+            self._blocks.grow(cache.block_table, guess.num_slots)
+        else:
+            guess.window = 0
+        return guess
+
+    def _unseen(self, guesses: list[_Guess]) -> tuple[list[TokenRun], list[_Guess]]:
+        """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
+        runs: list[TokenRun] = []
+        ready: list[_Guess] = []
+        budget = self._prefill_chunk_size
+        for guess in sorted(guesses, key=lambda guess: guess.lag):
+            count = min(guess.lag, budget)
+            if count == 0:
+                break
+            budget -= count
+            is_ready = count == guess.lag
+            first = guess.cache.num_computed
+            token_ids = guess.sequence.token_ids[first : first + count]
+            runs.append(TokenRun(guess.cache.block_table, first, token_ids, needs_logits=is_ready))
+            guess.cache.num_computed += count
+            if is_ready:
+                ready.append(guess)
+        return runs, ready
+
+
+def _draw(guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
+    """Adds one token to each guess, from its row of `logits`; returns the guesses that go on."""
+    sampled = sample_rows(
+        logits,
+        list(range(len(guesses))),
+        [guess.sampler for guess in guesses],
+        [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
+        [guess.token_ids for guess in guesses],
+        num_logprobs=[0] * len(guesses),
+    )
+    return [
+        guess
+        for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
+        if guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
+    ]
+
+
+def _feed_back(guess: _Guess) -> TokenRun:
+    """The run that gives the logits after the guess's last token."""
+    position = len(guess.sequence.token_ids) + len(guess.token_ids) - 1
+    guess.cache.ahead.append(guess.token_ids[-1])
+    return TokenRun(guess.cache.block_table, position, guess.token_ids[-1:], needs_logits=True)

@@ -1,0 +1,30 @@
+"""Draft trees as pure functions: depths, lookup of children, and cutting to a number of nodes."""
+
+from __future__ import annotations
+
+from paceline.core import Draft
+
+
+def depths(draft: Draft) -> list[int]:
+    """Depth of each node; children of the root have 0."""
+    result: list[int] = []
+    for parent in draft.parents:
+        result.append(0 if parent is None else result[parent] + 1)
+    return result
+
+
+def child_by_token(draft: Draft) -> dict[tuple[int | None, int], int]:
+    """Node by (parent, token id); parent None is the root. Of siblings with the same token the first counts."""
+    result: dict[tuple[int | None, int], int] = {}
+    for node, key in enumerate(zip(draft.parents, draft.token_ids, strict=True)):
+        result.setdefault(key, node)
+    return result
+
+
+def cut(draft: Draft, num_nodes: int) -> Draft:
+    """The first `num_nodes` nodes, which are a tree because parents come before their children."""
+    if len(draft) <= num_nodes:
+        return draft
+    if num_nodes <= 0:
+        return Draft()
+    return Draft(draft.token_ids[:num_nodes], draft.parents[:num_nodes], draft.confidences[:num_nodes], draft.drafter)
