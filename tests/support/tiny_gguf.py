@@ -135,7 +135,7 @@ def write_tiny_pair(
 
 
 def llama3_frequency_factors(scaling: RopeScaling, head_dim: int, base: float) -> Float32Array:
-    """Divisors of the rotary frequencies as Llama 3.1 defines them, low factor 1, high factor 4; float32 [head_dim/2]."""
+    """Llama 3.1's divisors of the rotary frequencies, low factor 1 and high factor 4; float32 [head_dim/2]."""
     frequencies = base ** -(np.arange(0, head_dim, 2) / head_dim)
     rotations = scaling.original_context_length * frequencies / (2 * np.pi)
     smooth = np.clip((rotations - 1.0) / (4.0 - 1.0), 0.0, 1.0)

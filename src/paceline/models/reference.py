@@ -1,0 +1,251 @@
+"""`ReferenceModel`: the decoder in plain numpy, the oracle that tests compare the native core with.
+
+Weights are dequantized to float32 and every step is float32, except that K and V are rounded to float16 where they are
+stored. Written to be read; slow and large (four bytes a weight), never used to serve.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.checkpoint import GgmlType, GgufFile, dequantize
+from paceline.core import Activation, Batch, Float32Array, Int32Array, LayerConfig, ModelConfig, RopeConfig, RopeStyle
+from paceline.models.architectures import read_model_config
+from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
+
+_FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
+_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+
+
+class ActivationRounding(enum.StrEnum):
+    """What happens to activations before they meet quantized weights.
+
+    The others round each block of 32 or 256 elements of a row (the last may be shorter) to 8 bits: the scale is the
+    block's largest magnitude / 127, ties go to even. Float weights always meet unrounded activations.
+    """
+
+    NONE = "none"
+    BLOCK_32 = "block-32"
+    BLOCK_256 = "block-256"
+
+
+class ReferenceKvStore:
+    """K and V as float16 arrays [layers, slots, kv heads, head_dim]; implements `KvStore`."""
+
+    def __init__(self, config: ModelConfig, block_size: int) -> None:
+        self.block_size = block_size
+        self._shape = (config.num_layers, config.num_kv_heads, config.head_dim)
+        self.allocate(0)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks allocated."""
+        return self.keys.shape[1] // self.block_size
+
+    @property
+    def block_size_bytes(self) -> int:
+        """Memory of one block over all layers, K and V."""
+        num_layers, num_kv_heads, head_dim = self._shape
+        return 2 * 2 * num_layers * self.block_size * num_kv_heads * head_dim
+
+    def allocate(self, num_blocks: int) -> None:
+        """Replaces the store by an empty one."""
+        num_layers, num_kv_heads, head_dim = self._shape
+        shape = (num_layers, num_blocks * self.block_size, num_kv_heads, head_dim)
+        self.keys = np.zeros(shape, np.float16)
+        self.values = np.zeros(shape, np.float16)
+
+    def move(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies slots (source, destination) in order."""
+        for source, destination in pairs:
+            self.keys[:, destination] = self.keys[:, source]
+            self.values[:, destination] = self.values[:, source]
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies blocks (source, destination) in order."""
+        for source, destination in pairs:
+            self.keys[:, self._slots(destination)] = self.keys[:, self._slots(source)]
+            self.values[:, self._slots(destination)] = self.values[:, self._slots(source)]
+
+    def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
+        """The block's bytes: all of K, then all of V."""
+        block = np.stack([self.keys[:, self._slots(block_id)], self.values[:, self._slots(block_id)]])
+        return block.reshape(-1).view(np.uint8)
+
+    def write_block(self, block_id: int, data: npt.NDArray[np.uint8]) -> None:
+        """Restores what `read_block` returned."""
+        num_layers, num_kv_heads, head_dim = self._shape
+        block = data.view(np.float16).reshape(2, num_layers, self.block_size, num_kv_heads, head_dim)
+        self.keys[:, self._slots(block_id)], self.values[:, self._slots(block_id)] = block
+
+    def _slots(self, block_id: int) -> slice:
+        return slice(block_id * self.block_size, (block_id + 1) * self.block_size)
+
+
+class ReferenceModel:
+    """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises."""
+
+    def __init__(
+        self,
+        gguf: GgufFile,
+        *,
+        block_size: int = 16,
+        activation_rounding: ActivationRounding = ActivationRounding.NONE,
+    ) -> None:
+        self.config = read_model_config(gguf)
+        self.kv = ReferenceKvStore(self.config, block_size)
+        self._rounding = activation_rounding
+        self._weights = {name: dequantize(tensor) for name, tensor in gguf.tensors.items()}
+        self._float_names = frozenset(name for name, tensor in gguf.tensors.items() if tensor.type in _FLOAT_TYPES)
+
+    def forward(self, batch: Batch) -> Float32Array:
+        """Logits of `batch.logit_rows`, float32 [L, vocab_size]. Writes K and V of every row."""
+        config = self.config
+        hidden = self._weights[EMBEDDING_NAME][batch.token_ids] * np.float32(config.embedding_scale)
+        groups = list(row_groups(batch, self.kv.block_size))
+        for index, layer in enumerate(config.layers):
+            hidden = self._layer(index, layer, hidden, batch, groups)
+        normed = self._norm(OUTPUT_NORM_NAME, hidden[batch.logit_rows])
+        return self._multiply(EMBEDDING_NAME if config.has_tied_output else OUTPUT_NAME, normed)
+
+    def _layer(
+        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, groups: list[RowGroup]
+    ) -> Float32Array:
+        prefix = layer_prefix(index)
+        attention = self._attention(index, layer, self._norm(f"{prefix}attn_norm.weight", hidden), batch, groups)
+        if self.config.has_post_norms:
+            attention = self._norm(f"{prefix}post_attention_norm.weight", attention)
+        hidden = hidden + attention
+        feed_forward = self._feed_forward(prefix, self._norm(f"{prefix}ffn_norm.weight", hidden))
+        if self.config.has_post_norms:
+            feed_forward = self._norm(f"{prefix}post_ffw_norm.weight", feed_forward)
+        return hidden + feed_forward
+
+    def _attention(
+        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, groups: list[RowGroup]
+    ) -> Float32Array:
+        prefix = layer_prefix(index)
+        queries, keys = self._project_heads(prefix, "attn_q", hidden), self._project_heads(prefix, "attn_k", hidden)
+        if self.config.has_query_key_norm:
+            queries = self._norm(f"{prefix}attn_q_norm.weight", queries)
+            keys = self._norm(f"{prefix}attn_k_norm.weight", keys)
+        self.kv.keys[index, batch.slots] = rotate(keys, batch.positions, layer.rope)
+        self.kv.values[index, batch.slots] = self._project_heads(prefix, "attn_v", hidden)
+        queries = rotate(queries, batch.positions, layer.rope) * np.float32(self.config.attention_scale)
+        result = np.empty_like(queries)
+        for rows, slots in groups:
+            stored_keys = self.kv.keys[index, slots].astype(np.float32)
+            stored_values = self.kv.values[index, slots].astype(np.float32)
+            result[rows] = attend(
+                queries[rows], stored_keys, stored_values, batch.positions[rows], layer.sliding_window
+            )
+        return self._multiply(f"{prefix}attn_output.weight", result.reshape(batch.num_rows, -1))
+
+    def _project_heads(self, prefix: str, name: str, hidden: Float32Array) -> Float32Array:
+        projected = self._multiply(f"{prefix}{name}.weight", hidden)
+        bias = self._weights.get(f"{prefix}{name}.bias")
+        if bias is not None:
+            projected = projected + bias
+        return projected.reshape(len(hidden), -1, self.config.head_dim)
+
+    def _feed_forward(self, prefix: str, hidden: Float32Array) -> Float32Array:
+        gate = self._multiply(f"{prefix}ffn_gate.weight", hidden)
+        activated = silu(gate) if self.config.activation is Activation.SILU else gelu(gate)
+        return self._multiply(f"{prefix}ffn_down.weight", activated * self._multiply(f"{prefix}ffn_up.weight", hidden))
+
+    def _norm(self, name: str, values: Float32Array) -> Float32Array:
+        mean_square = np.mean(np.square(values), axis=-1, keepdims=True)
+        normed: Float32Array = values / np.sqrt(mean_square + self.config.norm_epsilon) * self._weights[name]
+        return normed
+
+    def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
+        if self._rounding is not ActivationRounding.NONE and name not in self._float_names:
+            rows = round_activations(rows, 32 if self._rounding is ActivationRounding.BLOCK_32 else 256)
+        product: Float32Array = rows @ self._weights[name].T
+        return product
+
+
+RowGroup = tuple[Int32Array, Int32Array]
+
+
+def row_groups(batch: Batch, block_size: int) -> Iterator[RowGroup]:
+    """Rows that share one list of slots, as (row indices, slot of each position): all chain rows of a sequence form
+    one group, each row with a path its own."""
+    path_lengths = np.diff(batch.path_offsets)
+    for sequence, block_table in enumerate(batch.block_tables):
+        slots = (block_table[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
+        rows = np.flatnonzero((batch.sequence_indices == sequence) & (path_lengths == 0)).astype(np.int32)
+        if len(rows):
+            yield rows, slots[: batch.positions[rows].max() + 1]
+        for row in np.flatnonzero((batch.sequence_indices == sequence) & (path_lengths > 0)).astype(np.int32):
+            path = batch.path_slots[batch.path_offsets[row] : batch.path_offsets[row + 1]]
+            yield np.array([row]), np.concatenate([slots[: batch.positions[row] + 1 - len(path)], path])
+
+
+def attend(
+    queries: Float32Array,
+    keys: Float32Array,
+    values: Float32Array,
+    positions: Int32Array,
+    sliding_window: int | None,
+) -> Float32Array:
+    """Attention of rows to positions 0..T-1 of their sequence, each to those up to its own.
+
+    `queries` [rows, heads, head_dim] are scaled already; `keys` and `values` are [T, kv heads, head_dim]; consecutive
+    heads share a key-value head. Returns [rows, heads, head_dim].
+    """
+    num_rows, num_heads, head_dim = queries.shape
+    grouped = queries.reshape(num_rows, keys.shape[1], -1, head_dim)
+    scores = np.einsum("rkgd,tkd->kgrt", grouped, keys, optimize=True)
+    distances = positions[:, None] - np.arange(len(keys))
+    is_hidden = distances < 0
+    if sliding_window is not None:
+        is_hidden |= distances >= sliding_window
+    scores = np.where(is_hidden, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    result: Float32Array = np.einsum("kgrt,tkd->rkgd", weights, values, optimize=True)
+    return result.reshape(num_rows, num_heads, head_dim)
+
+
+def rotate(vectors: Float32Array, positions: Int32Array, rope: RopeConfig) -> Float32Array:
+    """Rotary embedding of `vectors` [rows, heads, head_dim] at `positions` [rows]; angles are computed in float64."""
+    angles = positions[:, None, None].astype(np.float64) * np.asarray(rope.inverse_frequencies)
+    cosine = (np.cos(angles) * rope.magnitude).astype(np.float32)
+    sine = (np.sin(angles) * rope.magnitude).astype(np.float32)
+    half = vectors.shape[-1] // 2
+    is_interleaved = rope.style is RopeStyle.NORMAL
+    first, second = (slice(0, None, 2), slice(1, None, 2)) if is_interleaved else (slice(0, half), slice(half, None))
+    result = np.empty_like(vectors)
+    result[..., first] = vectors[..., first] * cosine - vectors[..., second] * sine
+    result[..., second] = vectors[..., first] * sine + vectors[..., second] * cosine
+    return result
+
+
+def silu(values: Float32Array) -> Float32Array:
+    """x times the logistic function of x."""
+    result: Float32Array = values / (1 + np.exp(-np.maximum(values, -80)))
+    return result
+
+
+def gelu(values: Float32Array) -> Float32Array:
+    """The tanh approximation of the Gaussian error linear unit."""
+    inner = _SQRT_2_OVER_PI * (values + 0.044715 * values * values * values)
+    result: Float32Array = 0.5 * values * (1 + np.tanh(inner))
+    return result
+
+
+def round_activations(rows: Float32Array, block_size: int) -> Float32Array:
+    """Each block of `block_size` elements of a row rounded to 8 bits with a scale of its largest magnitude / 127."""
+    rounded = np.empty_like(rows)
+    for start in range(0, rows.shape[-1], block_size):
+        block = rows[..., start : start + block_size]
+        scale = np.abs(block).max(axis=-1, keepdims=True) / np.float32(127)
+        inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
+        rounded[..., start : start + block_size] = np.rint(block * inverse) * scale
+    return rounded
