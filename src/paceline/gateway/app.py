@@ -1,0 +1,135 @@
+"""The HTTP app: routes, and every error in OpenAI's shape. What handlers do lies in `openai`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+import paceline
+from paceline.core.errors import PacelineError
+from paceline.gateway.disconnect import until_disconnect
+from paceline.gateway.errors import ApiError, api_error_from
+from paceline.gateway.gateway import Gateway
+from paceline.gateway.middleware import ExchangeMiddleware
+from paceline.gateway.openai.chat import create_chat_completion
+from paceline.gateway.openai.completions import create_completion
+from paceline.gateway.openai.parsing import Body, parse_body
+from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+
+_OWNER = "paceline"
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """The app of one gateway; nothing is shared between apps."""
+    app = FastAPI(title="Paceline", version=paceline.__version__, docs_url="/docs", redoc_url=None)
+    app.state.gateway = gateway
+    app.include_router(_openai_routes())
+    app.include_router(_operator_routes())
+    app.add_exception_handler(PacelineError, _on_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_error)
+    app.add_middleware(
+        ExchangeMiddleware,
+        metrics=gateway.http_metrics,
+        max_body_size_bytes=gateway.config.max_body_size_bytes,
+    )
+    return app
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The gateway that this request came to."""
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+Served = Annotated[Gateway, Depends(gateway_of)]
+
+
+def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
+    """A dependency that parses the body whatever content type a client claims."""
+
+    async def parse(request: Request) -> Body:
+        return parse_body(schema, await request.body())
+
+    return parse
+
+
+def _documented(schema: type[Body]) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema.model_json_schema(ref_template="#/components/schemas/{model}")}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _openai_routes() -> APIRouter:
+    routes = APIRouter(prefix="/v1", tags=["openai"])
+
+    @routes.post("/chat/completions", openapi_extra=_documented(ChatCompletionRequest))
+    async def chat_completions(
+        request: Request,
+        gateway: Served,
+        body: Annotated[ChatCompletionRequest, Depends(_body_of(ChatCompletionRequest))],
+    ) -> Response:
+        return await until_disconnect(request.receive, create_chat_completion(gateway, body))
+
+    @routes.post("/completions", openapi_extra=_documented(CompletionRequest))
+    async def completions(
+        request: Request, gateway: Served, body: Annotated[CompletionRequest, Depends(_body_of(CompletionRequest))]
+    ) -> Response:
+        return await until_disconnect(request.receive, create_completion(gateway, body))
+
+    @routes.get("/models")
+    async def models(gateway: Served) -> dict[str, Any]:
+        return {"object": "list", "data": [_model(gateway)]}
+
+    @routes.get("/models/{name:path}")
+    async def model(gateway: Served, name: str) -> dict[str, Any]:
+        gateway.model.check_name(name)
+        return _model(gateway)
+
+    return routes
+
+
+def _model(gateway: Gateway) -> dict[str, Any]:
+    """The served model; its context window is known once an engine was ready."""
+    info = gateway.client.model
+    window = None if info is None else info.context_window_size
+    identity = {"id": gateway.model.name, "object": "model", "created": gateway.created_s, "owned_by": _OWNER}
+    return {**identity, "max_model_len": window}
+
+
+def _operator_routes() -> APIRouter:
+    routes = APIRouter(tags=["operators"])
+
+    @routes.get("/health")
+    async def health(gateway: Served) -> JSONResponse:
+        if gateway.is_ready:
+            return JSONResponse({"status": "ready", "model": gateway.model.name})
+        return JSONResponse({"status": "not ready", "model": gateway.model.name}, 503, {"retry-after": "1"})
+
+    @routes.get("/metrics")
+    async def metrics(gateway: Served) -> Response:
+        return Response(generate_latest(gateway.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    answer = api_error_from(error)
+    return JSONResponse(answer.body, answer.status, answer.headers)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Errors of the framework: no such path, wrong method."""
+    if not isinstance(error, HTTPException):
+        raise error
+    message = {
+        404: f"there is no {request.url.path} here",
+        405: f"{request.url.path} does not take {request.method}",
+    }.get(error.status_code, error.detail.lower())
+    answer = ApiError(error.status_code, message)
+    return JSONResponse(answer.body, answer.status, dict(error.headers or {}))

@@ -1,0 +1,180 @@
+"""`EngineClient`: hands requests to the engine that is ready, and its outputs to those who wait for them.
+
+Which engine that is, and whether it lives, is the supervisor's matter: it attaches and detaches engines here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from paceline.core import FinishReason, Output, Request
+from paceline.core.errors import InvalidRequestError, PacelineError
+from paceline.core.messages import AbortRequest, AddRequest, Failed, ModelInfo, Outputs, ToEngine
+from paceline.gateway.errors import engine_starting, queue_full, shutting_down
+from paceline.gateway.generation import Flight, Generation
+from paceline.observability import EngineMetrics, RequestTimes
+
+Send = Callable[[ToEngine], None]
+
+
+class EngineClient:
+    """Everything here runs on one event loop; only `wait_ready` and `submit` wait."""
+
+    def __init__(self, metrics: EngineMetrics, *, max_queued_requests: int, ready_timeout_s: float) -> None:
+        self._metrics = metrics
+        self._max_queued_requests = max_queued_requests
+        self._ready_timeout_s = ready_timeout_s
+        self._ready = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._flights: dict[str, Flight] = {}
+        self._send: Send | None = None
+        self._epoch = 0
+        self._model: ModelInfo | None = None
+        self._is_closed = False
+        self._num_waiting = 0
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """The model of the latest engine; None before the first was ready."""
+        return self._model
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be handed over at once."""
+        return self._ready.is_set() and not self._is_closed
+
+    @property
+    def num_queued(self) -> int:
+        """Requests that wait for their first token."""
+        return sum(not flight.token_ids for flight in self._flights.values())
+
+    async def wait_ready(self) -> ModelInfo:
+        """The model once an engine is ready; raises ApiError: 503 after the timeout or when the server is ending, 429
+        when too many wait."""
+        if not self._ready.is_set() and not self._is_closed:
+            await self._wait_for_engine()
+        if self._is_closed or self._model is None:
+            raise shutting_down()
+        return self._model
+
+    async def wait_attached(self) -> None:
+        """Returns when an engine is ready or the client is closed, however long that takes."""
+        await self._ready.wait()
+
+    async def submit(self, requests: Sequence[Request]) -> Generation:
+        """Hands over all choices of one call once an engine is ready; raises ApiError 429, 503 or 400."""
+        if len(requests) > self._max_queued_requests:
+            message = f"one call may ask for {self._max_queued_requests} choices, not {len(requests)}: split it"
+            raise InvalidRequestError(message, "n", "too_many_choices")
+        self._check_queue(len(requests))
+        await self.wait_ready()
+        self._check_queue(len(requests))
+        generation = Generation(requests, self._abandon)
+        for request in requests:
+            self._take_off(request, generation)
+        return generation
+
+    async def wait_idle(self) -> None:
+        """Returns when no request is in flight."""
+        await self._idle.wait()
+
+    def attach(self, epoch: int, model: ModelInfo, send: Send) -> None:
+        """From now on requests go to this engine."""
+        self._epoch, self._model, self._send = epoch, model, send
+        self._metrics.observe_ready(epoch)
+        self._ready.set()
+
+    def detach(self, error: Exception) -> None:
+        """The engine has ended: what it held fails with `error`, what comes waits for the next engine."""
+        self._send = None
+        self._ready.clear()
+        self._metrics.observe_down()
+        for flight in list(self._flights.values()):
+            self._end(flight, FinishReason.ERROR)
+            flight.generation.fail(error)
+
+    def close(self) -> None:
+        """Refuses new requests, those that wait for an engine included; what is in flight goes on."""
+        self._is_closed = True
+        self._ready.set()
+
+    def deliver(self, message: Outputs | Failed) -> None:
+        """Takes what an engine said to those who wait for it; what nobody waits for is dropped."""
+        if isinstance(message, Failed):
+            self._deliver_failure(message)
+            return
+        if message.stats is not None:
+            self._metrics.observe_stats(message.stats)
+        for output in message.outputs:
+            self._deliver_output(output)
+
+    async def _wait_for_engine(self) -> None:
+        if self._num_waiting >= self._max_queued_requests:
+            raise queue_full(self._num_waiting)
+        self._num_waiting += 1
+        try:
+            await asyncio.wait_for(self._ready.wait(), self._ready_timeout_s)
+        except TimeoutError:
+            raise engine_starting(self._ready_timeout_s) from None
+        finally:
+            self._num_waiting -= 1
+
+    def _check_queue(self, num_requests: int) -> None:
+        num_queued = self.num_queued
+        if num_queued + num_requests > self._max_queued_requests:
+            raise queue_full(num_queued)
+
+    def _take_off(self, request: Request, generation: Generation) -> None:
+        if self._send is None:
+            raise shutting_down()
+        self._flights[request.request_id] = Flight(
+            request, self._epoch, RequestTimes(arrival_s=time.monotonic()), generation
+        )
+        self._idle.clear()
+        self._metrics.observe_prompt(len(request.prompt_token_ids))
+        self._send(AddRequest(request))
+
+    def _deliver_failure(self, message: Failed) -> None:
+        flight = self._flights.get(message.request_id)
+        if flight is not None and flight.epoch == message.epoch:
+            self._end(flight, FinishReason.ERROR)
+            flight.generation.fail(InvalidRequestError(message.error, message.param, message.code))
+
+    def _deliver_output(self, output: Output) -> None:
+        flight = self._flights.get(output.request_id)
+        if flight is None:
+            return
+        try:
+            if not flight.accept(output):
+                return
+            self._check_outcome(output)
+        except PacelineError as error:
+            self._abandon(flight.request, FinishReason.ERROR)
+            flight.generation.fail(error)
+            return
+        if output.token_ids:
+            self._metrics.observe_tokens(flight.times, len(output.token_ids), time.monotonic())
+        if output.finish_reason is not None:
+            self._end(flight, output.finish_reason)
+        flight.generation.put(output)
+
+    def _check_outcome(self, output: Output) -> None:
+        if output.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):
+            raise PacelineError(output.error or "the engine ended this request: send it again")
+
+    def _abandon(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
+        flight = self._flights.get(request.request_id)
+        if flight is None:
+            return
+        self._end(flight, reason)
+        if self._send is not None:
+            self._send(AbortRequest(request.request_id))
+
+    def _end(self, flight: Flight, reason: FinishReason) -> None:
+        del self._flights[flight.request.request_id]
+        self._metrics.observe_end(flight.times, reason.value, time.monotonic())
+        if not self._flights:
+            self._idle.set()

@@ -1,0 +1,118 @@
+"""`EngineHandle`: one engine process with its socket, from spawn to end.
+
+It carries messages and tells how the process ended; what that means is the supervisor's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from paceline.config import EngineConfig
+from paceline.core.messages import (
+    EngineStart,
+    FromEngine,
+    Shutdown,
+    ToEngine,
+    decode_from_engine,
+    encode_message,
+)
+from paceline.observability.logging import LogFormat
+
+_MODULE = "paceline.engine.engine_process"
+_STOP_TIMEOUT_S = 5.0
+_DRAIN_TIMEOUT_MS = 100
+
+
+class EngineHandle:
+    """A running engine process; `start` creates it, `stop` must follow."""
+
+    def __init__(self, process: asyncio.subprocess.Process, socket: zmq.asyncio.Socket, address: Path) -> None:
+        self._process = process
+        self._socket = socket
+        self._address = address
+
+    @classmethod
+    async def start(
+        cls, config: EngineConfig, context: zmq.asyncio.Context, socket_dir: Path, log_format: LogFormat
+    ) -> EngineHandle:
+        """Spawns the process in this process' group; its models are loaded when it says `Ready`."""
+        address = socket_dir / f"engine-{config.epoch}"
+        socket = context.socket(zmq.DEALER)
+        try:
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.set_hwm(0)
+            socket.bind(f"ipc://{address}")
+            process = await _spawn()
+        except BaseException:
+            socket.close()
+            raise
+        handle = cls(process, socket, address)
+        engine_config = config.model_dump_json()
+        handle._say_start(EngineStart(address=f"ipc://{address}", engine_config=engine_config, log_format=log_format))
+        return handle
+
+    @property
+    def process_id(self) -> int:
+        """The process' id."""
+        return self._process.pid
+
+    def send(self, message: ToEngine) -> None:
+        """Queues a message; never blocks, and is no error when the process is gone."""
+        self._socket.send(encode_message(message))
+
+    async def receive(self) -> FromEngine:
+        """The next message."""
+        return decode_from_engine(await self._socket.recv())
+
+    async def wait(self) -> str:
+        """How the process ended, once it has."""
+        code = await self._process.wait()
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    async def remaining(self) -> AsyncIterator[FromEngine]:
+        """What an ended process said last."""
+        while await self._socket.poll(_DRAIN_TIMEOUT_MS):
+            yield await self.receive()
+
+    async def stop(self) -> None:
+        """Ends the process, by force when it does not obey, and removes its socket."""
+        if self._process.returncode is None:
+            self.send(Shutdown())
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), _STOP_TIMEOUT_S)
+            except TimeoutError:
+                self.kill()
+                await self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._socket.close()
+        self._address.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _say_start(self, start: EngineStart) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.write(msgspec.json.encode(start) + b"\n")
+
+
+async def _spawn() -> asyncio.subprocess.Process:
+    """Starts the module with SIGINT blocked: Ctrl-C reaches the whole group, and the parent alone decides."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return await asyncio.create_subprocess_exec(sys.executable, "-m", _MODULE, stdin=asyncio.subprocess.PIPE)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)

@@ -1,0 +1,88 @@
+"""`Generation`: the outputs of one API call's choices as they arrive, and `Flight`, what is known of one of them.
+
+A flight keeps what a replay needs: the request and the tokens its client has. Filled by `engine_client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from paceline.core import Output, Request
+from paceline.core.errors import PacelineError
+from paceline.observability import RequestTimes
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One request that the engine holds. `epoch` is the engine's that has it."""
+
+    request: Request
+    epoch: int
+    times: RequestTimes
+    generation: Generation
+    token_ids: list[int] = field(default_factory=list)
+
+    def accept(self, output: Output) -> bool:
+        """Whether the output is news; if so its tokens are kept, else an older engine said it or it is known.
+
+        Raises PacelineError where tokens before the output's are missing or only some of its tokens are known.
+        """
+        num_known = len(self.request.resumed_token_ids) + len(self.token_ids)
+        end = output.first_token_index + len(output.token_ids)
+        if output.epoch != self.epoch or (output.token_ids and end <= num_known):
+            return False
+        if output.token_ids and output.first_token_index != num_known:
+            raise PacelineError(
+                f"the engine sent tokens from {output.first_token_index} on where {num_known} were expected: "
+                "send the request again"
+            )
+        self.token_ids += output.token_ids
+        return True
+
+
+class Generation:
+    """An asynchronous iterator of (index of the choice, output), which ends when every choice has.
+
+    Used as a context: leaving it aborts what is unfinished. Iteration raises the first error of any choice.
+    """
+
+    def __init__(self, requests: Sequence[Request], abandon: Callable[[Request], None]) -> None:
+        self._choices = {request.request_id: index for index, request in enumerate(requests)}
+        self._unfinished = {request.request_id: request for request in requests}
+        self._abandon = abandon
+        self._news: asyncio.Queue[Output | Exception] = asyncio.Queue()
+
+    def put(self, output: Output) -> None:
+        """Hands over an output; the last one of a choice has a finish reason."""
+        self._news.put_nowait(output)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the iteration with this error, after what was put before."""
+        self._news.put_nowait(error)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[int, Output]:
+        if not self._unfinished:
+            raise StopAsyncIteration
+        news = await self._news.get()
+        if isinstance(news, Exception):
+            raise news
+        if news.finish_reason is not None:
+            del self._unfinished[news.request_id]
+        return self._choices[news.request_id], news
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for request in self._unfinished.values():
+            self._abandon(request)
+        self._unfinished.clear()

@@ -1,0 +1,115 @@
+"""What every request gets, whatever its route: an id, a limit of its body, an error body, a log line and a count."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paceline.gateway.disconnect import ClientGoneError
+from paceline.gateway.errors import ApiError, api_error_from
+from paceline.observability import HttpMetrics, log_event
+
+_LOGGER = logging.getLogger(__name__)
+_REQUEST_ID = "x-request-id"
+_MAX_REQUEST_ID_LENGTH = 200
+_CLIENT_CLOSED_REQUEST = 499
+
+
+class BodyTooLargeError(ApiError):
+    """The request's body is larger than the limit."""
+
+    def __init__(self, max_size_bytes: int) -> None:
+        message = f"the request body is larger than {max_size_bytes} bytes: send less"
+        super().__init__(413, message, code="request_too_large")
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request and its response on their way through."""
+
+    request_id: str
+    max_body_size_bytes: int
+    receive_next: Receive
+    send_next: Send
+    started_s: float = field(default_factory=time.monotonic)
+    body_size_bytes: int = 0
+    status: int | None = None
+
+    async def receive(self) -> Message:
+        """The next message from the client; raises BodyTooLargeError."""
+        message = await self.receive_next()
+        self.body_size_bytes += len(message.get("body", b""))
+        if self.body_size_bytes > self.max_body_size_bytes:
+            raise BodyTooLargeError(self.max_body_size_bytes)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Sends a message to the client, the id among its headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)[_REQUEST_ID] = self.request_id
+        await self.send_next(message)
+
+
+class ExchangeMiddleware:
+    """The outermost layer of the app; no exception leaves it before a response has begun."""
+
+    def __init__(self, app: ASGIApp, *, metrics: HttpMetrics, max_body_size_bytes: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._max_body_size_bytes = max_body_size_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one ASGI scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = headers.get(_REQUEST_ID, "")
+        if not 0 < len(request_id) <= _MAX_REQUEST_ID_LENGTH:
+            request_id = uuid.uuid4().hex
+        exchange = _Exchange(request_id, self._max_body_size_bytes, receive, send)
+        try:
+            await self._run(scope, headers, exchange)
+        finally:
+            self._record(scope, exchange)
+
+    async def _run(self, scope: Scope, headers: Headers, exchange: _Exchange) -> None:
+        try:
+            announced = headers.get("content-length", "0")
+            if announced.isdigit() and int(announced) > self._max_body_size_bytes:
+                raise BodyTooLargeError(self._max_body_size_bytes)
+            await self._app(scope, exchange.receive, exchange.send)
+        except (ClientGoneError, ClientDisconnect):
+            exchange.status = _CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            if not isinstance(error, ApiError):
+                _LOGGER.exception("request failed")
+            if exchange.status is not None:
+                raise
+            answer = api_error_from(error)
+            response = JSONResponse(answer.body, answer.status, answer.headers)
+            await response(scope, exchange.receive, exchange.send)
+
+    def _record(self, scope: Scope, exchange: _Exchange) -> None:
+        duration_s = time.monotonic() - exchange.started_s
+        route = getattr(scope.get("route"), "path", "unknown")
+        status = exchange.status or _CLIENT_CLOSED_REQUEST
+        method: str = scope["method"] if route != "unknown" else "unknown"
+        self._metrics.observe(method, route, status, duration_s)
+        log_event(
+            _LOGGER,
+            "request",
+            request_id=exchange.request_id,
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            duration_s=round(duration_s, 4),
+        )

@@ -1,0 +1,86 @@
+"""POST /v1/chat/completions: messages to prompt, choices to one response or to a stream of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from paceline.core import Output
+from paceline.gateway.gateway import Gateway
+from paceline.gateway.openai.call import Call
+from paceline.gateway.openai.choices import Choice, speculation_of
+from paceline.gateway.openai.engine_requests import check_token_ids
+from paceline.gateway.openai.logprobs import chat_logprobs
+from paceline.gateway.openai.schema import ChatCompletionRequest, ChatMessage
+from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
+from paceline.gateway.served_model import check_prompt
+
+
+async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest) -> Response:
+    """Answers a checked request; raises ApiError or InvalidRequestError where it cannot be honoured."""
+    gateway.model.check_name(body.model)
+    model = await gateway.client.wait_ready()
+    check_token_ids(body, model)
+    messages = [_template_message(message) for message in body.messages]
+    prompt = await gateway.model.encode_chat(messages, body.chat_template_kwargs or {})
+    check_prompt(prompt, model, "messages")
+    call = await Call.start(gateway, body, "chatcmpl", [prompt])
+    if body.stream:
+        return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
+    return JSONResponse(await _response(call))
+
+
+def _template_message(message: ChatMessage) -> dict[str, str]:
+    role = "system" if message.role == "developer" else message.role
+    rest = {"content": message.content, "name": message.name, "tool_call_id": message.tool_call_id}
+    return {"role": role, **{name: value for name, value in rest.items() if value is not None}}
+
+
+async def _response(call: Call) -> dict[str, Any]:
+    async with aclosing(call.outputs()) as outputs:
+        async for _ in outputs:
+            pass
+    choices = [_response_choice(call, choice) for choice in call.choices]
+    return {**call.envelope("chat.completion"), "choices": choices, **call.totals()}
+
+
+def _response_choice(call: Call, choice: Choice) -> dict[str, Any]:
+    return {
+        "index": choice.index,
+        "message": {"role": "assistant", "content": choice.text, "refusal": None},
+        "logprobs": chat_logprobs(call.tokenizer, choice.logprobs) if choice.has_logprobs else None,
+        "finish_reason": choice.finish_reason,
+    }
+
+
+async def _chunks(call: Call, *, has_usage: bool) -> Chunks:
+    """For each choice a chunk with the role, chunks of text, and one with the finish reason; usage ends them all."""
+    usage: Chunk = {"usage": None} if has_usage else {}
+    envelope = call.envelope("chat.completion.chunk")
+    begun: set[int] = set()
+    async with aclosing(call.outputs()) as outputs:
+        async for choice, output in outputs:
+            if choice.index not in begun:
+                begun.add(choice.index)
+                yield {**envelope, "choices": [_delta(choice, {"role": "assistant", "content": ""})], **usage}
+            for parts in _news(call, choice, output):
+                yield {**envelope, **parts, **usage}
+    if has_usage:
+        yield {**envelope, "choices": [], **call.totals()}
+
+
+def _news(call: Call, choice: Choice, output: Output) -> Iterator[Chunk]:
+    text = choice.take_text()
+    if text or output.logprobs:
+        logprobs = chat_logprobs(call.tokenizer, output.logprobs) if output.logprobs else None
+        yield {"choices": [_delta(choice, {"content": text}, logprobs)]}
+    if choice.finish_reason is not None:
+        last = {**_delta(choice, {}), "finish_reason": choice.finish_reason}
+        yield {"choices": [last], "speculation": speculation_of([choice])}
+
+
+def _delta(choice: Choice, delta: dict[str, str], logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": None}

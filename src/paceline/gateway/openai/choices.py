@@ -1,0 +1,82 @@
+"""What was generated so far for each choice of a call, and what responses say of it: usage and speculation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.core import FinishReason, Output, Request, SpeculationStats, TokenLogprob
+
+
+@dataclass(slots=True)
+class Choice:
+    """One choice: its text so far, of which a stream has sent `num_sent` characters, and what the last output said."""
+
+    index: int
+    request: Request
+    text: str = ""
+    num_sent: int = 0
+    num_tokens: int = 0
+    num_cached_tokens: int = 0
+    finish_reason: FinishReason | None = None
+    speculation: SpeculationStats = field(default_factory=SpeculationStats)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    def add(self, output: Output) -> None:
+        """Takes over the news of one output."""
+        self.text += output.text
+        self.num_tokens += len(output.token_ids)
+        self.num_cached_tokens = output.num_cached_tokens
+        self.finish_reason = output.finish_reason
+        self.speculation = output.speculation
+        self.logprobs += output.logprobs or []
+
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether the client asked for log-probabilities."""
+        return self.request.sampling.num_logprobs is not None
+
+    def take_text(self) -> str:
+        """The text not sent yet, which counts as sent from now on."""
+        text = self.text[self.num_sent :]
+        self.num_sent = len(self.text)
+        return text
+
+
+def choices_of(requests: Iterable[Request]) -> list[Choice]:
+    """A choice for each request, in order."""
+    return [Choice(index, request) for index, request in enumerate(requests)]
+
+
+def usage_of(choices: list[Choice]) -> dict[str, Any]:
+    """OpenAI's usage; the prompt of several choices counts once."""
+    prompts = [choice for choice in choices if choice.request.choice_index == 0]
+    num_prompt_tokens = sum(len(choice.request.prompt_token_ids) for choice in prompts)
+    num_completion_tokens = sum(choice.num_tokens for choice in choices)
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": num_completion_tokens,
+        "total_tokens": num_prompt_tokens + num_completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(choice.num_cached_tokens for choice in prompts)},
+    }
+
+
+def speculation_of(choices: list[Choice]) -> dict[str, Any]:
+    """Paceline's extension: what drafts brought for these choices together."""
+    drafted: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
+    for choice in choices:
+        for name, (num_drafted, num_accepted) in choice.speculation.by_drafter.items():
+            drafted[name] += num_drafted
+            accepted[name] += num_accepted
+    num_steps = sum(choice.speculation.num_steps for choice in choices)
+    num_tokens = sum(choice.num_tokens for choice in choices)
+    return {
+        "steps": num_steps,
+        "drafted": sum(choice.speculation.num_draft_tokens for choice in choices),
+        "accepted": sum(choice.speculation.num_accepted_tokens for choice in choices),
+        "tokens_per_step": round(num_tokens / num_steps, 3) if num_steps else 0.0,
+        "by_drafter": {name: {"drafted": drafted[name], "accepted": accepted[name]} for name in drafted},
+    }

@@ -1,0 +1,90 @@
+"""POST /v1/completions: prompts as text or token ids, choices to one response or to a stream of chunks."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from paceline.core import Output
+from paceline.gateway.gateway import Gateway
+from paceline.gateway.openai.call import Call
+from paceline.gateway.openai.choices import Choice, speculation_of
+from paceline.gateway.openai.engine_requests import check_token_ids
+from paceline.gateway.openai.logprobs import completion_logprobs
+from paceline.gateway.openai.schema import CompletionRequest
+from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
+from paceline.gateway.served_model import check_prompt
+
+
+async def create_completion(gateway: Gateway, body: CompletionRequest) -> Response:
+    """Answers a checked request; raises ApiError or InvalidRequestError where it cannot be honoured."""
+    gateway.model.check_name(body.model)
+    model = await gateway.client.wait_ready()
+    check_token_ids(body, model)
+    prompts = [await _encode(gateway, prompt) for prompt in body.prompt]
+    for prompt in prompts:
+        check_prompt(prompt, model, "prompt")
+    echoes = await _echoes(gateway, body) if body.echo else [""] * len(prompts)
+    call = await Call.start(gateway, body, "cmpl", prompts)
+    for choice in call.choices:
+        choice.text = echoes[choice.index // body.num_choices]
+    if body.stream:
+        return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
+    return JSONResponse(await _response(call))
+
+
+async def _encode(gateway: Gateway, prompt: str | list[int]) -> list[int]:
+    return await gateway.model.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+
+
+async def _echoes(gateway: Gateway, body: CompletionRequest) -> list[str]:
+    """The prompts as text."""
+    tokenizer = await gateway.model.tokenizer()
+    return [prompt if isinstance(prompt, str) else tokenizer.decode(prompt) for prompt in body.prompt]
+
+
+async def _response(call: Call) -> dict[str, Any]:
+    async with aclosing(call.outputs()) as outputs:
+        async for _ in outputs:
+            pass
+    choices = [_response_choice(call, choice) for choice in call.choices]
+    return {**call.envelope("text_completion"), "choices": choices, **call.totals()}
+
+
+def _response_choice(call: Call, choice: Choice) -> dict[str, Any]:
+    logprobs = completion_logprobs(call.tokenizer, choice.logprobs, 0) if choice.has_logprobs else None
+    return _choice(choice, choice.text, logprobs)
+
+
+async def _chunks(call: Call, *, has_usage: bool) -> Chunks:
+    """A chunk for each piece of text, the last of a choice with its finish reason; usage ends them all."""
+    usage: Chunk = {"usage": None} if has_usage else {}
+    envelope = call.envelope("text_completion")
+    offsets = [0] * len(call.choices)
+    async with aclosing(call.outputs()) as outputs:
+        async for choice, output in outputs:
+            logprobs = _next_logprobs(call, choice, output, offsets)
+            text = choice.take_text()
+            if text or logprobs or choice.finish_reason is not None:
+                yield {**envelope, "choices": [_choice(choice, text, logprobs)], **_last_words(choice), **usage}
+    if has_usage:
+        yield {**envelope, "choices": [], **call.totals()}
+
+
+def _next_logprobs(call: Call, choice: Choice, output: Output, offsets: list[int]) -> dict[str, Any] | None:
+    """The log-probabilities of an output's tokens; moves the choice's text offset behind them."""
+    if not output.logprobs:
+        return None
+    logprobs = completion_logprobs(call.tokenizer, output.logprobs, offsets[choice.index])
+    offsets[choice.index] += sum(map(len, logprobs["tokens"]))
+    return logprobs
+
+
+def _last_words(choice: Choice) -> dict[str, Any]:
+    return {} if choice.finish_reason is None else {"speculation": speculation_of([choice])}
+
+
+def _choice(choice: Choice, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+    return {"index": choice.index, "text": text, "logprobs": logprobs, "finish_reason": choice.finish_reason}

@@ -1,0 +1,68 @@
+"""From a checked body and its tokenized prompts to engine requests, one for each choice."""
+
+from __future__ import annotations
+
+import secrets
+
+from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
+from paceline.core.errors import InvalidRequestError
+from paceline.core.messages import ModelInfo
+from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+
+GenerationBody = ChatCompletionRequest | CompletionRequest
+_SEED_BITS = 64
+
+
+def engine_requests(body: GenerationBody, call_id: str, prompts: list[list[int]]) -> list[Request]:
+    """The choices of all prompts in the order of their indices; a prompt without a seed gets one of its own."""
+    speculation = _speculation(body)
+    requests: list[Request] = []
+    for prompt in prompts:
+        sampling = _sampling(body)
+        requests += [
+            Request(
+                request_id=f"{call_id}-{len(requests) + choice}",
+                prompt_token_ids=prompt,
+                sampling=sampling,
+                choice_index=choice,
+                speculation=speculation,
+            )
+            for choice in range(body.num_choices)
+        ]
+    return requests
+
+
+def check_token_ids(body: GenerationBody, model: ModelInfo) -> None:
+    """Raises InvalidRequestError for a bias or stop token outside the vocabulary."""
+    for param, token_ids in (("logit_bias", list(body.logit_bias)), ("stop_token_ids", body.stop_token_ids or [])):
+        if token_ids and max(token_ids) >= model.vocab_size:
+            message = f"{param} has token id {max(token_ids)}, but the vocabulary ends at {model.vocab_size - 1}"
+            raise InvalidRequestError(message, param, "invalid_value")
+
+
+def _sampling(body: GenerationBody) -> SamplingParams:
+    return SamplingParams(
+        max_tokens=body.token_limit,
+        min_tokens=body.min_tokens or 0,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_k=body.top_k,
+        top_p=body.top_p or 1.0,
+        min_p=body.min_p or 0.0,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        repetition_penalty=body.repetition_penalty or 1.0,
+        logit_bias=body.logit_bias,
+        seed=secrets.randbits(_SEED_BITS) if body.seed is None else body.seed,
+        stop=body.stop,
+        stop_token_ids=tuple(body.stop_token_ids or ()),
+        ignore_eos=bool(body.ignore_eos),
+        include_stop_in_output=bool(body.include_stop_str_in_output),
+        num_logprobs=body.num_logprobs,
+    )
+
+
+def _speculation(body: GenerationBody) -> SpeculationParams:
+    options = body.speculation
+    if options is None:
+        return SpeculationParams()
+    return SpeculationParams(mode=SpeculationMode(options.mode), max_window=options.max_window)

@@ -1,0 +1,128 @@
+"""Types of request fields: those of several JSON forms brought to one, and those supported at some values only.
+
+Validators raise `PydanticCustomError`, whose type is the error's code and whose message ends the sentence
+"`field` cannot be `value`: ...".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+_MAX_SEED = 2**64
+_MIN_SEED = -(2**63)
+
+
+def only(*allowed: Any) -> AfterValidator:  # noqa: ANN401 - JSON values
+    """A field whose other values would change the text or the response and are not supported."""
+
+    def check(value: Any) -> Any:  # noqa: ANN401
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise PydanticCustomError("unsupported_value", "this is not supported here, leave it out")
+        return value
+
+    return AfterValidator(check)
+
+
+def _stop_strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    strings = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(strings, list) or not all(isinstance(one, str) and one for one in strings):
+        raise PydanticCustomError("invalid_value", "it must be a string or a list of strings, none empty")
+    for one in strings:
+        _check_unicode(one)
+    return tuple(strings)
+
+
+def _logit_bias(value: Any) -> dict[int, float]:  # noqa: ANN401
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise PydanticCustomError("invalid_value", "it must be an object of token ids and biases")
+    return {_token_id(name): _bias(bias) for name, bias in value.items()}
+
+
+def _token_id(name: str) -> int:
+    if not (name.isascii() and name.isdigit()) or len(name) > 9:
+        raise PydanticCustomError("invalid_value", "{name} is not a token id", {"name": repr(name[:20])})
+    return int(name)
+
+
+def _bias(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
+        raise PydanticCustomError("invalid_value", "each bias must be a number from -100 to 100")
+    return float(value)
+
+
+def _seed(value: Any) -> int | None:  # noqa: ANN401
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not _MIN_SEED <= value < _MAX_SEED:
+        raise PydanticCustomError("invalid_value", "it must be an integer of 64 bits")
+    return value % _MAX_SEED
+
+
+def _top_k(value: int | None) -> int | None:
+    return None if value in (0, -1) else value
+
+
+def _prompts(value: Any) -> list[str | list[int]]:  # noqa: ANN401
+    """Any of the four forms of a completion's prompt as a list of texts or of token id lists."""
+    prompts = value if isinstance(value, list) and not _is_token_list(value) else [value]
+    if not prompts or not all(isinstance(one, str) or _is_token_list(one) for one in prompts):
+        raise PydanticCustomError(
+            "invalid_value", "it must be a string, a list of strings, a list of token ids, or a list of such lists"
+        )
+    if any(not one for one in prompts):
+        raise PydanticCustomError("empty_prompt", "a prompt must not be empty")
+    for one in prompts:
+        if isinstance(one, str):
+            _check_unicode(one)
+    return prompts
+
+
+def _is_token_list(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, list) and value != [] and all(type(one) is int and one >= 0 for one in value)
+
+
+def _content(value: Any) -> str | None:  # noqa: ANN401
+    """A message's text; the texts of several parts are joined by line breaks."""
+    if value is None or isinstance(value, str):
+        return _check_unicode(value or "") if value is not None else None
+    if not isinstance(value, list):
+        raise PydanticCustomError("invalid_value", "it must be a string or a list of text parts")
+    return "\n".join(_text_of_part(part, index) for index, part in enumerate(value))
+
+
+def _text_of_part(part: Any, index: int) -> str:  # noqa: ANN401
+    kind = part.get("type") if isinstance(part, dict) else None
+    text = part.get("text") if isinstance(part, dict) else None
+    if kind == "text" and isinstance(text, str):
+        return _check_unicode(text)
+    raise PydanticCustomError(
+        "unsupported_content",
+        "part {index} has type {kind}, and only parts of type 'text' with a string are supported",
+        {"index": index, "kind": repr(kind)},
+    )
+
+
+def _check_unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("invalid_value", "it holds half of a surrogate pair, which is no text") from None
+    return text
+
+
+StopStrings = Annotated[tuple[str, ...], PlainValidator(_stop_strings, json_schema_input_type=str | list[str] | None)]
+LogitBias = Annotated[dict[int, float], PlainValidator(_logit_bias, json_schema_input_type=dict[str, float] | None)]
+Seed = Annotated[int | None, PlainValidator(_seed, json_schema_input_type=int | None)]
+TopK = Annotated[int | None, Field(ge=-1), AfterValidator(_top_k)]
+Prompts = Annotated[
+    list[str | list[int]],
+    PlainValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+]
+MessageContent = Annotated[
+    str | None, PlainValidator(_content, json_schema_input_type=str | list[dict[str, str]] | None)
+]

@@ -1,0 +1,57 @@
+"""From a request body's bytes to its schema, with errors that name the field as a client wrote it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from paceline.core.errors import InvalidRequestError
+
+Body = TypeVar("Body", bound=BaseModel)
+_MAX_SHOWN = 60
+
+
+def parse_body(schema: type[Body], data: bytes) -> Body:
+    """The body as `schema`; raises InvalidRequestError for the first fault."""
+    try:
+        return schema.model_validate_json(data)
+    except ValidationError as error:
+        raise _as_request_error(error.errors(include_url=False)[0]) from error
+
+
+def _as_request_error(fault: ErrorDetails) -> InvalidRequestError:
+    context = fault.get("ctx", {})
+    param = context.get("param") or _path(fault["loc"])
+    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    match fault["type"]:
+        case "json_invalid":
+            return InvalidRequestError(f"the request body is not valid json: {context.get('error', reason)}")
+        case "extra_forbidden":
+            message = f"{param} is not a field of this request: remove it or correct its name"
+            return InvalidRequestError(message, param, "unknown_parameter")
+        case "missing":
+            return InvalidRequestError(f"{param} is missing", param, "missing_required_parameter")
+        case "unsupported_value" | "unsupported_content" | "empty_prompt" as code:
+            return InvalidRequestError(f"{param} cannot be {_shown(fault['input'])}: {reason}", param, code)
+        case "invalid_value" if "param" in context:
+            return InvalidRequestError(f"{param} cannot be honoured: {reason}", param, "invalid_value")
+        case _ if param is None:
+            return InvalidRequestError("the request body must be a json object")
+        case _:
+            message = f"{param} cannot be {_shown(fault['input'])}: {reason}"
+            return InvalidRequestError(message, param, "invalid_value")
+
+
+def _path(location: tuple[int | str, ...]) -> str | None:
+    """`("messages", 0, "content")` as `messages[0].content`; None for the body as a whole."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.removeprefix(".") or None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -1,0 +1,204 @@
+"""What clients may send: every field is honoured, or cannot change the text, or is refused by its name.
+
+Absent and null mean the same. Fields beyond OpenAI's are vLLM's, with vLLM's meaning, and `speculation`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from paceline.core import SpeculationMode
+from paceline.gateway.openai.field_types import LogitBias, MessageContent, Prompts, Seed, StopStrings, TopK, only
+
+MAX_CHOICES = 128
+MAX_LOGPROBS = 20
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class StreamOptions(_Strict):
+    """How a stream looks; padding against traffic analysis is accepted and not added."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+    continuous_usage_stats: Annotated[bool | None, only(None, False)] = None
+
+
+class ResponseFormat(_Strict):
+    """The form of the answer: plain text only."""
+
+    type: Annotated[str, only("text")]
+
+
+class SpeculationOptions(_Strict):
+    """Paceline's own: whether and how far to draft; never changes the text."""
+
+    mode: Literal["auto", "off"] = "auto"
+    max_window: int | None = Field(default=None, ge=0)
+
+    @property
+    def speculation_mode(self) -> SpeculationMode:
+        """The mode as the engine's word."""
+        return SpeculationMode(self.mode)
+
+
+class GenerationFields(_Strict):
+    """What chat and text completions share."""
+
+    model: str | None = None
+    n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    logit_bias: LogitBias = Field(default={})
+    seed: Seed = None
+    stop: StopStrings = ()
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
+    # vLLM's
+    top_k: TopK = None
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    min_tokens: int | None = Field(default=None, ge=0)
+    stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    # Paceline's
+    speculation: SpeculationOptions | None = None
+    # These cannot change the text.
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    priority: int | None = None
+    # These are what is done anyhow.
+    skip_special_tokens: Annotated[bool | None, only(None, True)] = None
+    spaces_between_special_tokens: bool | None = None
+    use_beam_search: Annotated[bool | None, only(None, False)] = None
+    length_penalty: Annotated[float | None, only(None, 1.0)] = None
+    truncate_prompt_tokens: Annotated[int | None, only(None)] = None
+    prompt_logprobs: Annotated[int | None, only(None)] = None
+    allowed_token_ids: Annotated[list[int] | None, only(None)] = None
+    bad_words: Annotated[list[str] | None, only(None, [])] = None
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise _field_error("stream_options", "it needs stream to be true")
+        if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
+            raise _field_error("min_tokens", "it is larger than max_tokens")
+        return self
+
+    @property
+    def num_choices(self) -> int:
+        """Choices per prompt."""
+        return self.n or 1
+
+    @property
+    def has_usage_chunk(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return bool(self.stream_options is not None and self.stream_options.include_usage)
+
+
+class ChatMessage(_Strict):
+    """One message; `developer` is the newer word for `system`."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: MessageContent = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: Annotated[list[Any] | None, only(None, [])] = None
+    function_call: Annotated[Any, only(None)] = None
+    audio: Annotated[Any, only(None)] = None
+    refusal: Annotated[str | None, only(None)] = None
+    annotations: Annotated[list[Any] | None, only(None, [])] = None
+
+
+class ChatCompletionRequest(GenerationFields):
+    """The body of POST /v1/chat/completions."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: Annotated[bool | None, only(None, True)] = None
+    continue_final_message: Annotated[bool | None, only(None, False)] = None
+    chat_template: Annotated[str | None, only(None)] = None
+    tools: Annotated[list[Any] | None, only(None, [])] = None
+    tool_choice: Annotated[Any, only(None, "none", "auto")] = None
+    functions: Annotated[list[Any] | None, only(None, [])] = None
+    function_call: Annotated[Any, only(None, "none", "auto")] = None
+    parallel_tool_calls: bool | None = None
+    modalities: Annotated[list[str] | None, only(None, ["text"])] = None
+    audio: Annotated[Any, only(None)] = None
+    prediction: dict[str, Any] | None = None  # a hint for drafting: it cannot change the text
+    reasoning_effort: Annotated[str | None, only(None)] = None
+    verbosity: Annotated[str | None, only(None, "medium")] = None
+    web_search_options: Annotated[Any, only(None)] = None
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> Self:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise _field_error("top_logprobs", "it needs logprobs to be true")
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise _field_error("max_tokens", "it differs from max_completion_tokens, its newer name: send one of them")
+        for index, message in enumerate(self.messages):
+            if message.content is None:
+                raise _field_error(f"messages[{index}].content", "a message needs a content")
+        return self
+
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens to generate at most; None until the context is full."""
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """Most likely tokens to report beside each token; None reports nothing."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class CompletionRequest(GenerationFields):
+    """The body of POST /v1/completions."""
+
+    prompt: Prompts
+    echo: bool | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
+    best_of: int | None = Field(default=None, ge=1)
+    suffix: Annotated[str | None, only(None, "")] = None
+    add_special_tokens: Annotated[bool | None, only(None, True)] = None
+
+    @model_validator(mode="after")
+    def _check_completion(self) -> Self:
+        if self.best_of not in (None, 1, self.num_choices):
+            raise _field_error("best_of", "only 1 or the value of n is supported, leave it out")
+        if self.echo and self.logprobs is not None:
+            raise _field_error("echo", "log-probabilities of the prompt are not supported, send echo or logprobs")
+        return self
+
+    @property
+    def token_limit(self) -> int:
+        """Tokens to generate at most."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """Most likely tokens to report beside each token; None reports nothing."""
+        return self.logprobs
+
+
+def _field_error(param: str, reason: str) -> PydanticCustomError:
+    """An error of several fields together, which pydantic would not give a field's name."""
+    return PydanticCustomError("invalid_value", reason, {"param": param})

@@ -1,0 +1,136 @@
+"""`Supervisor`: keeps one engine process running and tells the client when it comes and goes.
+
+An engine that ends by itself is started again with the next epoch; one that dies young waits longer each time. Only the
+first start may fail for good: then its error is this process' error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from pathlib import Path
+from types import MappingProxyType
+
+import zmq.asyncio
+
+from paceline.config import EngineConfig
+from paceline.core import errors
+from paceline.core.errors import PacelineError
+from paceline.core.messages import Failed, Fatal, FromEngine, Outputs, Ready
+from paceline.gateway.engine_client import EngineClient
+from paceline.gateway.engine_handle import EngineHandle
+from paceline.gateway.errors import engine_crashed
+from paceline.observability import EngineMetrics, log_event
+from paceline.observability.logging import LogFormat
+
+_LOGGER = logging.getLogger(__name__)
+_FIRST_DELAY_S = 0.5
+_MAX_DELAY_S = 30.0
+_HEALTHY_AFTER_S = 60.0
+_ERROR_KINDS = MappingProxyType(
+    {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, PacelineError)}
+)
+
+
+class RestartDelay:
+    """How long to wait before an engine is started again: not at all once it ran well, else doubling."""
+
+    def __init__(self) -> None:
+        self._delay_s = 0.0
+
+    def after(self, lifetime_s: float) -> float:
+        """The delay in seconds after an engine that lived this long."""
+        if lifetime_s >= _HEALTHY_AFTER_S:
+            self._delay_s = 0.0
+        delay_s = self._delay_s
+        self._delay_s = min(max(_FIRST_DELAY_S, 2 * self._delay_s), _MAX_DELAY_S)
+        return delay_s
+
+
+class Supervisor:
+    """Runs engine processes one after another until cancelled."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        client: EngineClient,
+        metrics: EngineMetrics,
+        *,
+        socket_dir: Path,
+        log_format: LogFormat,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._metrics = metrics
+        self._socket_dir = socket_dir
+        self._log_format = log_format
+
+    async def run(self) -> None:
+        """Never returns; raises the engine's own error where the first one could not start."""
+        delay = RestartDelay()
+        with zmq.asyncio.Context() as context:
+            for epoch in itertools.count(self._config.epoch):
+                started_s = time.monotonic()
+                error = await self._run_engine(epoch, context)
+                if self._client.model is None:
+                    raise error
+                self._metrics.observe_restart()
+                delay_s = delay.after(time.monotonic() - started_s)
+                log_event(_LOGGER, "engine ended", level=logging.ERROR, reason=str(error), restart_in_s=delay_s)
+                await asyncio.sleep(delay_s)
+
+    async def _run_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
+        """Starts an engine and serves it until it ends; returns why it did."""
+        config = self._config.model_copy(update={"epoch": epoch})
+        engine = await EngineHandle.start(config, context, self._socket_dir, self._log_format)
+        log_event(_LOGGER, "engine starting", epoch=epoch, process_id=engine.process_id)
+        try:
+            return await self._attend(engine)
+        finally:
+            self._client.detach(engine_crashed())
+            await engine.stop()
+
+    async def _attend(self, engine: EngineHandle) -> PacelineError:
+        receiving = asyncio.create_task(self._receive(engine))
+        ending = asyncio.create_task(engine.wait())
+        try:
+            await asyncio.wait((receiving, ending), return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
+                return receiving.result()
+        finally:
+            receiving.cancel()
+            ending.cancel()
+            await asyncio.gather(receiving, ending, return_exceptions=True)
+        return await self._last_words(engine, ending.result())
+
+    async def _receive(self, engine: EngineHandle) -> PacelineError:
+        while True:
+            error = self._handle(engine, await engine.receive())
+            if error is not None:
+                return error
+
+    async def _last_words(self, engine: EngineHandle, end: str) -> PacelineError:
+        async for message in engine.remaining():
+            error = self._handle(engine, message)
+            if error is not None:
+                return error
+        return PacelineError(f"the engine process ended with {end}: see the log above")
+
+    def _handle(self, engine: EngineHandle, message: FromEngine) -> PacelineError | None:
+        """Acts on a message; returns an error where it is the engine's last."""
+        match message:
+            case Ready():
+                log_event(_LOGGER, "engine ready", epoch=message.epoch, model=message.model.name)
+                self._client.attach(message.epoch, message.model, engine.send)
+            case Outputs() | Failed():
+                self._client.deliver(message)
+            case Fatal():
+                return error_of_kind(message.kind, message.error)
+        return None
+
+
+def error_of_kind(kind: str, message: str) -> PacelineError:
+    """The error that an engine process reported by its class name."""
+    return _ERROR_KINDS.get(kind, PacelineError)(message)
