@@ -141,8 +141,9 @@ def _model_info(engine: Engine, config: EngineConfig) -> ModelInfo:
     return ModelInfo(
         name=engine.model_name,
         context_window_size=engine.context_window_size,
-        vocab_size=engine.tokenizer.vocab_size,
-        draft_model=config.draft_model,
+        vocab_size=engine.vocab_size,
+        draft_model=engine.draft_model_name,
+        drafters=engine.drafter_names,
         num_speculative_tokens=config.num_speculative_tokens,
     )
 

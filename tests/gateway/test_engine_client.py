@@ -1,0 +1,232 @@
+"""Requests in flight: outputs find those who wait, old and repeated news is dropped, every end is told once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from paceline.core import EngineStats, FinishReason, Output, Request
+from paceline.core.errors import EngineDeadError, InvalidRequestError, PacelineError
+from paceline.core.messages import AbortRequest, AddRequest, Failed, ModelInfo, Outputs, ToEngine
+from paceline.gateway.engine_client import EngineClient
+from paceline.gateway.errors import ApiError, api_error_from, engine_crashed
+from paceline.observability import EngineMetrics
+
+MODEL = ModelInfo(name="m", context_window_size=64, vocab_size=100)
+
+
+class Bench:
+    """A client whose engine is this test: `sent` is what the engine was told."""
+
+    def __init__(self, *, max_queued_requests: int = 4, ready_timeout_s: float = 5.0) -> None:
+        self.registry = CollectorRegistry()
+        self.sent: list[ToEngine] = []
+        self.client = EngineClient(
+            EngineMetrics(self.registry, "m"),
+            max_queued_requests=max_queued_requests,
+            ready_timeout_s=ready_timeout_s,
+        )
+
+    def attach(self, epoch: int = 0) -> None:
+        self.client.attach(epoch, MODEL, self.sent.append)
+
+    def say(self, *outputs: Output, stats: EngineStats | None = None) -> None:
+        self.client.deliver(Outputs(outputs=list(outputs), stats=stats))
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"paceline_{name}", {"model_name": "m", **labels})
+
+
+def request(request_id: str, resumed: list[int] | None = None) -> Request:
+    return Request(request_id=request_id, prompt_token_ids=[1, 2], resumed_token_ids=resumed or [])
+
+
+def output(request_id: str, first: int, *token_ids: int, epoch: int = 0, finish: FinishReason | None = None) -> Output:
+    return Output(
+        request_id=request_id,
+        epoch=epoch,
+        first_token_index=first,
+        token_ids=list(token_ids),
+        text="".join(map(str, token_ids)),
+        finish_reason=finish,
+    )
+
+
+async def test_outputs_of_several_choices_come_in_order_of_arrival() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a"), request("b")]) as generation:
+        bench.say(output("b", 0, 5), output("a", 0, 6, finish=FinishReason.STOP))
+        bench.say(output("b", 1, 7, 8, finish=FinishReason.LENGTH))
+        news = [(index, one.token_ids) async for index, one in generation]
+    assert news == [(1, [5]), (0, [6]), (1, [7, 8])]
+    assert bench.sent == [AddRequest(request("a")), AddRequest(request("b"))]
+    assert bench.metric("request_success_total", finished_reason="stop") == 1
+    assert bench.metric("generation_tokens_total") == 4
+    assert bench.metric("prompt_tokens_total") == 4
+
+
+async def test_leaving_aborts_what_is_unfinished() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a"), request("b")]) as generation:
+        bench.say(output("a", 0, 6, finish=FinishReason.STOP))
+        await anext(generation)
+    assert bench.sent[2:] == [AbortRequest("b")]
+    assert bench.metric("request_success_total", finished_reason="abort") == 1
+    await asyncio.wait_for(bench.client.wait_idle(), 1)
+
+
+async def test_news_of_an_older_engine_and_known_tokens_are_dropped() -> None:
+    bench = Bench()
+    bench.attach(epoch=3)
+    with await bench.client.submit([request("a")]) as generation:
+        bench.say(output("a", 0, 1, 2, epoch=2), output("a", 0, 3, epoch=3))
+        bench.say(output("a", 0, 3, epoch=3), output("unknown", 0, 1, epoch=3))
+        bench.say(output("a", 1, 4, epoch=3, finish=FinishReason.STOP))
+        assert [one.token_ids async for _, one in generation] == [[3], [4]]
+
+
+async def test_a_resumed_request_counts_the_tokens_that_its_client_has() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a", resumed=[7, 8])]) as generation:
+        bench.say(output("a", 0, 7, 8), output("a", 2, 9, finish=FinishReason.STOP))
+        assert [one.token_ids async for _, one in generation] == [[9]]
+
+
+@pytest.mark.parametrize(("first", "token_ids"), [(2, (5,)), (0, (4, 5))])
+async def test_missing_or_doubled_tokens_end_the_request_with_an_error(first: int, token_ids: tuple[int, ...]) -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a")]) as generation:
+        bench.say(output("a", 0, 4))
+        bench.say(output("a", first, *token_ids))
+        await anext(generation)
+        with pytest.raises(PacelineError, match="where 1 were expected"):
+            await anext(generation)
+    assert bench.sent[1:] == [AbortRequest("a")]
+
+
+async def test_a_refusal_of_the_engine_keeps_its_field() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a"), request("b")]) as generation:
+        bench.client.deliver(Failed(request_id="a", epoch=0, error="bad bias", param="logit_bias", code="c"))
+        with pytest.raises(InvalidRequestError, match="bad bias") as caught:
+            await anext(generation)
+    assert (caught.value.param, caught.value.code) == ("logit_bias", "c")
+    assert bench.sent[2:] == [AbortRequest("b")]
+
+
+@pytest.mark.parametrize("finish", [FinishReason.ERROR, FinishReason.ABORT])
+async def test_an_end_that_no_client_wanted_is_an_error(finish: FinishReason) -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a")]) as generation:
+        bench.say(output("a", 0, finish=finish))
+        with pytest.raises(PacelineError, match="ended this request"):
+            await anext(generation)
+
+
+async def test_a_crash_fails_what_is_in_flight_after_what_was_said() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.client.submit([request("a")]) as generation:
+        bench.say(output("a", 0, 1))
+        bench.client.detach(engine_crashed())
+        assert (await anext(generation))[1].token_ids == [1]
+        with pytest.raises(ApiError) as caught:
+            await anext(generation)
+    assert (caught.value.status, caught.value.code) == (503, "engine_crashed")
+    assert bench.sent == [AddRequest(request("a"))]
+    assert bench.metric("engine_up") == 0
+
+
+async def test_the_next_request_waits_for_the_next_engine() -> None:
+    bench = Bench()
+    bench.attach()
+    bench.client.detach(EngineDeadError("gone"))
+    waiting = asyncio.create_task(bench.client.submit([request("a")]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.attach(epoch=1)
+    with await waiting as generation:
+        bench.say(output("a", 0, 1, epoch=1, finish=FinishReason.STOP))
+        assert [one.token_ids async for _, one in generation] == [[1]]
+
+
+async def test_a_start_that_takes_too_long_is_a_503_with_a_hint() -> None:
+    bench = Bench(ready_timeout_s=0.01)
+    with pytest.raises(ApiError) as caught:
+        await bench.client.wait_ready()
+    assert (caught.value.status, caught.value.code) == (503, "engine_starting")
+    assert caught.value.headers == {"retry-after": "5"}
+
+
+async def test_too_many_queued_requests_are_a_429() -> None:
+    bench = Bench(max_queued_requests=2)
+    bench.attach()
+    with await bench.client.submit([request("a"), request("b")]):
+        with pytest.raises(ApiError) as caught:
+            await bench.client.submit([request("c")])
+        assert (caught.value.status, caught.value.headers) == (429, {"retry-after": "1"})
+        bench.say(output("a", 0, 1))
+        with await bench.client.submit([request("c")]):
+            assert bench.client.num_queued == 2
+
+
+async def test_too_many_requests_that_wait_for_an_engine_are_a_429() -> None:
+    bench = Bench(max_queued_requests=1)
+    waiting = asyncio.create_task(bench.client.wait_ready())
+    await asyncio.sleep(0)
+    with pytest.raises(ApiError) as caught:
+        await bench.client.wait_ready()
+    assert caught.value.status == 429
+    bench.attach()
+    assert await waiting == MODEL
+
+
+async def test_one_call_cannot_ask_for_more_than_the_queue_holds() -> None:
+    bench = Bench(max_queued_requests=2)
+    bench.attach()
+    with pytest.raises(InvalidRequestError, match="2 choices, not 3"):
+        await bench.client.submit([request("a"), request("b"), request("c")])
+
+
+@pytest.mark.parametrize("is_attached", [True, False])
+async def test_a_closed_client_refuses_and_lets_the_rest_go_on(is_attached: bool) -> None:
+    bench = Bench()
+    waiting = asyncio.create_task(bench.client.wait_ready())
+    await asyncio.sleep(0)
+    if is_attached:
+        bench.attach()
+        await waiting
+    bench.client.close()
+    with pytest.raises(ApiError) as caught:
+        await (bench.client.wait_ready() if is_attached else waiting)
+    assert caught.value.code == "shutting_down"
+    assert not bench.client.is_ready
+
+
+async def test_counters_grow_over_restarts() -> None:
+    bench = Bench()
+    bench.attach()
+    bench.say(stats=EngineStats(num_steps=5, num_drafts=3, num_accepted_per_position=(3, 1), num_running=2))
+    bench.say(stats=EngineStats(num_steps=7, num_drafts=3, num_accepted_per_position=(3, 1, 1), num_running=1))
+    assert bench.metric("num_requests_running") == 1
+    bench.client.detach(EngineDeadError("gone"))
+    assert bench.metric("num_requests_running") == 0
+    bench.attach(epoch=1)
+    bench.say(stats=EngineStats(num_steps=2, num_accepted_per_position=(1,), num_blocks=8, num_free_blocks=6))
+    assert bench.metric("engine_steps_total") == 9
+    assert bench.metric("spec_decode_num_drafts_total") == 3
+    assert bench.metric("spec_decode_num_accepted_tokens_per_pos_total", position="0") == 4
+    assert bench.metric("spec_decode_num_accepted_tokens_per_pos_total", position="2") == 1
+    assert bench.metric("kv_cache_usage_perc") == 0.25
+
+
+def test_a_dead_engine_is_told_as_a_503() -> None:
+    assert api_error_from(EngineDeadError("gone")).status == 503

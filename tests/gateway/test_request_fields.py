@@ -1,0 +1,291 @@
+"""Every field of a request is honoured, cannot change the text, or is refused by its name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from paceline.core import SpeculationMode
+from paceline.core.errors import InvalidRequestError
+from paceline.core.messages import ModelInfo
+from paceline.gateway.errors import api_error_from
+from paceline.gateway.openai.engine_requests import check_token_ids, engine_requests
+from paceline.gateway.openai.parsing import parse_body
+from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+from paceline.gateway.served_model import check_prompt
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+MODEL = ModelInfo(name="m", context_window_size=16, vocab_size=100)
+
+
+def chat(**fields: Any) -> ChatCompletionRequest:
+    return parse_body(ChatCompletionRequest, json.dumps({"messages": MESSAGES, **fields}).encode())
+
+
+def completion(**fields: Any) -> CompletionRequest:
+    return parse_body(CompletionRequest, json.dumps({"prompt": "hi", **fields}).encode())
+
+
+def refusal(schema: type[ChatCompletionRequest | CompletionRequest], data: bytes | str) -> InvalidRequestError:
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_body(schema, data if isinstance(data, bytes) else data.encode())
+    return caught.value
+
+
+def test_defaults_are_those_of_openais_api() -> None:
+    (request,) = engine_requests(completion(), "cmpl-1", [[1, 2]])
+    assert (request.sampling.max_tokens, request.sampling.temperature, request.sampling.top_p) == (16, 1.0, 1.0)
+    assert (request.sampling.top_k, request.sampling.num_logprobs) == (None, None)
+    (request,) = engine_requests(chat(), "chatcmpl-1", [[1, 2]])
+    assert request.sampling.max_tokens is None
+
+
+def test_sampling_fields_reach_the_engine() -> None:
+    body = chat(
+        max_completion_tokens=9,
+        min_tokens=2,
+        temperature=0,
+        top_k=5,
+        top_p=0.5,
+        min_p=0.1,
+        presence_penalty=-2,
+        frequency_penalty=1.5,
+        repetition_penalty=1.2,
+        logit_bias={"7": -100, "8": 2.5},
+        seed=-1,
+        stop=["a", "b", "c", "d", "e"],
+        stop_token_ids=[3],
+        ignore_eos=True,
+        include_stop_str_in_output=True,
+        logprobs=True,
+        top_logprobs=4,
+        speculation={"mode": "off", "max_window": 3},
+    )
+    (request,) = engine_requests(body, "c", [[1]])
+    sampling = request.sampling
+    assert (sampling.max_tokens, sampling.min_tokens, sampling.temperature, sampling.top_k) == (9, 2, 0.0, 5)
+    assert (sampling.top_p, sampling.min_p, sampling.presence_penalty) == (0.5, 0.1, -2.0)
+    assert (sampling.frequency_penalty, sampling.repetition_penalty) == (1.5, 1.2)
+    assert sampling.logit_bias == {7: -100.0, 8: 2.5}
+    assert sampling.seed == 2**64 - 1
+    assert sampling.stop == ("a", "b", "c", "d", "e")
+    assert (sampling.stop_token_ids, sampling.ignore_eos, sampling.include_stop_in_output) == ((3,), True, True)
+    assert sampling.num_logprobs == 4
+    assert (request.speculation.mode, request.speculation.max_window) == (SpeculationMode.OFF, 3)
+
+
+def test_null_means_absent() -> None:
+    names = set(ChatCompletionRequest.model_fields) - {"messages"}
+    assert chat(**dict.fromkeys(names)) == chat()
+    names = set(CompletionRequest.model_fields) - {"prompt"}
+    assert completion(**dict.fromkeys(names)) == completion()
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_top_k_of_all_tokens(top_k: int) -> None:
+    assert chat(top_k=top_k).top_k is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "flex", "safety_identifier": "s"},
+        {"prompt_cache_key": "k", "parallel_tool_calls": False, "prediction": {"type": "content", "content": "x"}},
+        {"tools": [], "tool_choice": "none", "functions": [], "function_call": "auto", "modalities": ["text"]},
+        {"response_format": {"type": "text"}, "stop": None, "logit_bias": {}, "verbosity": "medium"},
+        {"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}},
+        {"use_beam_search": False, "length_penalty": 1.0, "skip_special_tokens": True, "add_generation_prompt": True},
+    ],
+)
+def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None:
+    assert engine_requests(chat(seed=1, **fields), "c", [[1]]) == engine_requests(chat(seed=1), "c", [[1]])
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"colour": 1}, "colour", "unknown_parameter"),
+        ({"speculation": {"drafters": ["ngram"]}}, "speculation.drafters", "unknown_parameter"),
+        ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
+        ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),
+        ({"functions": [{"name": "f"}]}, "functions", "unsupported_value"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type", "unsupported_value"),
+        ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_value"),
+        ({"modalities": ["text", "audio"]}, "modalities", "unsupported_value"),
+        ({"audio": {"voice": "a"}}, "audio", "unsupported_value"),
+        ({"web_search_options": {}}, "web_search_options", "unsupported_value"),
+        ({"length_penalty": 2.0}, "length_penalty", "unsupported_value"),
+        ({"skip_special_tokens": False}, "skip_special_tokens", "unsupported_value"),
+        ({"max_tokens": -1}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 1.5}, "max_tokens", "invalid_value"),
+        ({"max_tokens": "5"}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "invalid_value"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens", "invalid_value"),
+        ({"temperature": 2.1}, "temperature", "invalid_value"),
+        ({"temperature": -0.1}, "temperature", "invalid_value"),
+        ({"temperature": True}, "temperature", "invalid_value"),
+        ({"temperature": float("nan")}, "temperature", "invalid_value"),
+        ({"top_p": float("inf")}, "top_p", "invalid_value"),
+        ({"top_p": 0}, "top_p", "invalid_value"),
+        ({"top_k": -2}, "top_k", "invalid_value"),
+        ({"min_p": 1.1}, "min_p", "invalid_value"),
+        ({"n": 0}, "n", "invalid_value"),
+        ({"n": 129}, "n", "invalid_value"),
+        ({"stop": ""}, "stop", "invalid_value"),
+        ({"stop": [1]}, "stop", "invalid_value"),
+        ({"seed": 2**64}, "seed", "invalid_value"),
+        ({"seed": 1.5}, "seed", "invalid_value"),
+        ({"presence_penalty": 3}, "presence_penalty", "invalid_value"),
+        ({"repetition_penalty": 0}, "repetition_penalty", "invalid_value"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_value"),
+        ({"logit_bias": {"1": 101}}, "logit_bias", "invalid_value"),
+        ({"logit_bias": {"1": float("nan")}}, "logit_bias", "invalid_value"),
+        ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
+        ({"speculation": {"mode": "sometimes"}}, "speculation.mode", "invalid_value"),
+        ({"speculation": {"max_window": -1}}, "speculation.max_window", "invalid_value"),
+        ({"messages": []}, "messages", "invalid_value"),
+        ({"messages": "hi"}, "messages", "invalid_value"),
+        ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"content": "a"}]}, "messages[0].role", "missing_required_parameter"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [*MESSAGES, {"role": "user", "content": 3}]}, "messages[1].content", "invalid_value"),
+        ({"messages": [{"role": "user", "content": "a", "mood": 1}]}, "messages[0].mood", "unknown_parameter"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], param: str, code: str) -> None:
+    error = refusal(ChatCompletionRequest, json.dumps({"messages": MESSAGES, **fields}))
+    assert (error.param, error.code) == (param, code)
+    assert param in str(error)
+    assert api_error_from(error).body["error"] == {
+        "message": str(error),
+        "type": "invalid_request_error",
+        "param": param,
+        "code": code,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"suffix": "end"}, "suffix"),
+        ({"best_of": 2}, "best_of"),
+        ({"best_of": 3, "n": 2}, "best_of"),
+        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": [[1, True]]}, "prompt"),
+        ({"prompt": 3}, "prompt"),
+        ({"max_completion_tokens": 3}, "max_completion_tokens"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"messages": []}, "messages"),
+    ],
+)
+def test_completion_fields_are_refused_by_their_name(fields: dict[str, Any], param: str) -> None:
+    assert refusal(CompletionRequest, json.dumps({"prompt": "hi", **fields})).param == param
+
+
+def test_an_image_is_refused_with_its_message() -> None:
+    parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "http://x"}}]
+    error = refusal(ChatCompletionRequest, json.dumps({"messages": [*MESSAGES, {"role": "user", "content": parts}]}))
+    assert (error.param, error.code) == ("messages[1].content", "unsupported_content")
+    assert "image_url" in str(error)
+
+
+def test_text_parts_are_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert chat(messages=[{"role": "user", "content": parts}]).messages[0].content == "a\nb"
+
+
+def test_a_message_of_the_client_library_comes_back() -> None:
+    answer = {
+        "role": "assistant",
+        "content": "x",
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+        "tool_calls": None,
+    }
+    assert chat(messages=[*MESSAGES, answer, *MESSAGES]).messages[1].content == "x"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]])],
+)
+def test_each_form_of_a_prompt(prompt: object, expected: object) -> None:
+    assert completion(prompt=prompt).prompt == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"{'a': 1}",
+        b'{"messages": [}',
+        b"\xff\xfe",
+        b'{"messages": "\xff"}',
+        b"[" * 10_000,
+        b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+        b"[]",
+        b"null",
+        b"3",
+    ],
+)
+def test_a_body_that_is_no_request_is_refused(data: bytes) -> None:
+    assert str(refusal(ChatCompletionRequest, data)) != ""
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    assert len(str(refusal(ChatCompletionRequest, json.dumps({"messages": MESSAGES, "stop": [0] * 1000})))) < 200
+
+
+def test_choices_share_the_seed_and_differ_by_index() -> None:
+    requests = engine_requests(completion(n=3), "cmpl-1", [[1], [2]])
+    assert [request.request_id for request in requests] == [f"cmpl-1-{index}" for index in range(6)]
+    assert [request.choice_index for request in requests] == [0, 1, 2, 0, 1, 2]
+    assert [request.prompt_token_ids for request in requests] == [[1]] * 3 + [[2]] * 3
+    seeds = [request.sampling.seed for request in requests]
+    assert len(set(seeds[:3])) == len(set(seeds[3:])) == 1
+    assert seeds[0] != seeds[3]
+
+
+def test_a_given_seed_counts_for_every_prompt() -> None:
+    assert [one.sampling.seed for one in engine_requests(completion(seed=5), "c", [[1], [2]])] == [5, 5]
+
+
+def test_seeds_are_drawn_anew_for_each_call() -> None:
+    assert len({engine_requests(chat(), "c", [[1]])[0].sampling.seed for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("fields", [{"logit_bias": {"100": 1}}, {"stop_token_ids": [5, 100]}])
+def test_token_ids_outside_the_vocabulary_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="ends at 99") as caught:
+        check_token_ids(chat(**fields), MODEL)
+    assert caught.value.param == next(iter(fields))
+
+
+def test_a_prompt_must_fit_the_context_and_the_vocabulary() -> None:
+    check_prompt([99] * 15, MODEL, "messages")
+    with pytest.raises(InvalidRequestError) as caught:
+        check_prompt([1] * 16, MODEL, "messages")
+    assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
+    with pytest.raises(InvalidRequestError, match="token id 100"):
+        check_prompt([100], MODEL, "prompt")
+    with pytest.raises(InvalidRequestError, match="no tokens"):
+        check_prompt([], MODEL, "prompt")
+
+
+def test_an_error_nobody_meant_tells_nothing_of_its_inside() -> None:
+    answer = api_error_from(KeyError("secret"))
+    assert answer.status == 500
+    assert "secret" not in str(answer.body)
