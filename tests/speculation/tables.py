@@ -71,7 +71,7 @@ def all_chains() -> list[Draft]:
 
 
 def all_trees(num_nodes: int) -> Iterator[Draft]:
-    """Every tree of `num_nodes` nodes, siblings distinct, depth at most DEPTH, in the order of its histories by depth."""
+    """Every tree of `num_nodes` nodes, siblings distinct, depth at most DEPTH, its nodes ordered by depth."""
     for nodes in _closed_sets(num_nodes):
         yield tree_of(sorted(nodes, key=lambda history: (len(history), history)))
 

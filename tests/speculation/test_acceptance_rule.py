@@ -9,6 +9,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+
+from paceline.core import Draft, SamplingParams
+from paceline.speculation import Verifier
 from tests.speculation.tables import (
     DEPTH,
     GREEDY,
@@ -25,9 +28,6 @@ from tests.speculation.tables import (
     random_table,
     random_trees,
 )
-
-from paceline.core import Draft, SamplingParams
-from paceline.speculation import Verifier
 
 TREES = [tree for num_nodes in (1, 2, 3, 4) for tree in all_trees(num_nodes)]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.speculation.tables import VOCAB_SIZE, make_sampler, make_sequence, random_table
 
 from paceline.core import Draft, SamplingParams
 from paceline.core.errors import PacelineError
 from paceline.models.sampling import hash_rows
 from paceline.speculation import Verifier
+from tests.speculation.tables import VOCAB_SIZE, make_sampler, make_sequence, random_table
 
 
 def _verify(params_and_drafts, logits, first_rows, **options):

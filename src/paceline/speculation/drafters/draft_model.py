@@ -112,12 +112,13 @@ class DraftModelDrafter:
         self._blocks.trim(self._caches.pop(sequence.sequence_id).block_table, 0)
 
     def _settle(self, sequence: Sequence, cache: _DraftCache) -> None:
-        # The last token's logits are wanted next, so it is computed again even where its KV is there.
-        committed = sequence.token_ids[cache.num_computed : -1]
+        committed = sequence.token_ids[cache.num_computed :]
         for drafted, token_id in zip(cache.ahead, committed, strict=False):
             if drafted != token_id:
                 break
             cache.num_computed += 1
+        # The last token's logits are wanted next, so it is computed again even where its KV is there.
+        cache.num_computed = min(cache.num_computed, len(sequence.token_ids) - 1)
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 

@@ -1,0 +1,209 @@
+"""The draft-model drafter on a tiny model: right KV whatever happens to a sequence, never in the target's way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.checkpoint import GgufFile
+from paceline.core import Draft, Plan, Request, SamplingParams, Sequence
+from paceline.models.reference import ReferenceModel
+from paceline.models.sampling import RowSampler
+from paceline.speculation import DraftModelDrafter
+from tests.support.tiny_gguf import write_tiny_gguf
+
+VOCAB_SIZE = 384
+GREEDY = SamplingParams(temperature=0.0)
+SAMPLED = SamplingParams(temperature=0.8, top_p=0.95, presence_penalty=0.5)
+NUM_BLOCKS = 64
+
+
+@pytest.fixture(scope="module")
+def gguf_path(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("draft")
+    return write_tiny_gguf(
+        directory / "draft.gguf", "llama", "F32", num_layers=2, hidden_size=64, head_dim=16, ffn_size=96
+    )
+
+
+class Bench:
+    """A drafter with its sequences and samplers."""
+
+    def __init__(self, path: Path, *, num_blocks: int = NUM_BLOCKS, **options: int) -> None:
+        with GgufFile.open(path) as gguf:
+            self.model = ReferenceModel(gguf)
+        self.samplers: dict[str, RowSampler] = {}
+        self.drafter = DraftModelDrafter(self.model, self.samplers, num_blocks=num_blocks, **options)
+
+    def begin(self, name: str, token_ids: list[int], params: SamplingParams = GREEDY) -> Sequence:
+        request = Request(request_id=name, prompt_token_ids=list(token_ids), sampling=params)
+        sequence = Sequence(request=request, seed=len(token_ids), token_ids=list(token_ids))
+        self.samplers[name] = RowSampler.for_sequence(sequence, vocab_size=VOCAB_SIZE)
+        self.drafter.begin(sequence)
+        return sequence
+
+    def propose(self, *windows: tuple[Sequence, int], stop_below: float = 0.0) -> list[tuple[int, ...]]:
+        plans = [Plan("draft-model", window, stop_below) for _, window in windows]
+        drafts = self.drafter.propose([sequence for sequence, _ in windows], plans)
+        return [draft.token_ids for draft in drafts]
+
+    def commit(self, sequence: Sequence, token_ids: list[int]) -> None:
+        sequence.token_ids += token_ids
+        self.samplers[sequence.sequence_id].append(token_ids)
+
+    def observe(self, *sequences: Sequence) -> None:
+        self.drafter.observe(list(sequences), [])
+
+
+def _prompt(size: int, seed: int = 0) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(0, 250, size)]
+
+
+def _fresh_draft(path: Path, sequence: Sequence, window: int) -> tuple[int, ...]:
+    """What a drafter says that has never seen the sequence before."""
+    bench = Bench(path, prefill_chunk_size=1000)
+    request = sequence.request
+    copy = replace(sequence, token_ids=list(sequence.token_ids))
+    bench.samplers[request.request_id] = RowSampler.for_sequence(copy, vocab_size=VOCAB_SIZE)
+    bench.drafter.begin(copy)
+    return bench.propose((copy, window))[0]
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_draft_is_the_models_own_text(gguf_path, params):
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(20), params)
+    [long] = bench.propose((sequence, 9))
+    assert len(long) == 9
+    step_by_step: list[int] = []
+    for _ in range(9):
+        [one] = bench.propose((sequence, 1))
+        bench.commit(sequence, list(one))
+        bench.observe(sequence)
+        step_by_step += one
+    assert tuple(step_by_step) == long
+    assert len(set(long)) > 3
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params):
+    """Random verdicts, windows, other drafters' tokens and preemption, against a drafter that begins anew each time."""
+    generator = np.random.default_rng(5)
+    bench = Bench(gguf_path, prefill_chunk_size=40)
+    sequences = [bench.begin(f"s{i}", _prompt(5 + 6 * i, seed=i), params) for i in range(3)]
+    num_drafts = 0
+    for step in range(25):
+        chosen = [sequence for sequence in sequences if generator.random() < 0.8]
+        windows = [int(generator.integers(1, 7)) for _ in chosen]
+        drafts = bench.propose(*zip(chosen, windows, strict=True))
+        for sequence, window, draft in zip(chosen, windows, drafts, strict=True):
+            assert draft in {(), _fresh_draft(gguf_path, sequence, window)}
+            num_drafts += draft != ()  # empty while a preempted sequence is read again, in chunks
+        by_sequence = dict(zip(chosen, drafts, strict=True))
+        for sequence in sequences:
+            draft = by_sequence.get(sequence, ())
+            num_accepted = int(generator.integers(0, len(draft) + 1))
+            bench.commit(sequence, [*draft[:num_accepted], int(generator.integers(0, 250))])
+        bench.observe(*sequences)
+        if step % 8 == 7:
+            lost = sequences[step % 3]
+            bench.drafter.end(lost)
+            bench.drafter.begin(lost)
+    assert num_drafts > 50
+    for sequence in sequences:
+        bench.drafter.end(sequence)
+    assert bench.drafter.num_free_blocks == NUM_BLOCKS
+
+
+def test_a_verdict_shorter_than_the_draft_may_agree_with_it_further(gguf_path):
+    """The engine may cut a draft and the target then choose the next drafted token itself."""
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(10))
+    [draft] = bench.propose((sequence, 5))
+    bench.commit(sequence, list(draft[:2]))
+    bench.observe(sequence)
+    assert bench.propose((sequence, 3))[0] == draft[2:5]
+
+
+def test_windows_are_ragged_and_may_be_empty(gguf_path):
+    bench = Bench(gguf_path)
+    sequences = [bench.begin(f"s{i}", _prompt(8 + i)) for i in range(4)]
+    drafts = bench.propose(*zip(sequences, [0, 5, 1, 3], strict=True))
+    assert [len(draft) for draft in drafts] == [0, 5, 1, 3]
+    assert drafts[1:] == [
+        _fresh_draft(gguf_path, sequence, n) for sequence, n in zip(sequences[1:], [5, 1, 3], strict=True)
+    ]
+    assert bench.drafter.propose([], []) == []
+
+
+def test_unseen_text_is_read_in_chunks_and_the_nearest_first(gguf_path):
+    bench = Bench(gguf_path, prefill_chunk_size=16)
+    long, short = bench.begin("long", _prompt(50)), bench.begin("short", _prompt(4))
+    lengths = []
+    for _ in range(5):
+        lengths.append([len(draft) for draft in bench.propose((long, 2), (short, 2))])
+        for sequence in (long, short):
+            bench.commit(sequence, [7])
+        bench.observe(long, short)
+    assert lengths[0] == [0, 2]
+    assert [short_length for _, short_length in lengths] == [2] * 5
+    assert lengths[-1] == [2, 2]
+    assert [long_length for long_length, _ in lengths].index(2) == 3
+    assert bench.propose((long, 4))[0] == _fresh_draft(gguf_path, long, 4)
+
+
+def test_without_free_blocks_a_draft_is_empty_and_others_go_on(gguf_path):
+    bench = Bench(gguf_path, num_blocks=3)
+    first, second = bench.begin("first", _prompt(20)), bench.begin("second", _prompt(20, seed=1))
+    assert [len(draft) for draft in bench.propose((first, 4), (second, 4))] == [4, 0]
+    assert bench.drafter.num_free_blocks == 1
+    bench.drafter.end(first)
+    assert [len(draft) for draft in bench.propose((second, 4))] == [4]
+    bench.commit(second, _prompt(60, seed=2))
+    bench.observe(second)
+    assert bench.propose((second, 1)) == [()]
+    bench.drafter.end(second)
+    assert bench.drafter.num_free_blocks == 3
+
+
+def test_rejected_tokens_give_their_blocks_back(gguf_path):
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(15))
+    bench.propose((sequence, 16))
+    assert bench.drafter.num_free_blocks == NUM_BLOCKS - 2
+    bench.commit(sequence, [3])
+    bench.observe(sequence)
+    assert bench.drafter.num_free_blocks == NUM_BLOCKS - 1
+
+
+def test_the_draft_models_context_is_a_bound(tmp_path):
+    path = write_tiny_gguf(
+        tmp_path / "short.gguf",
+        "llama",
+        "F32",
+        num_layers=1,
+        hidden_size=64,
+        head_dim=16,
+        ffn_size=96,
+        context_length=32,
+    )
+    bench = Bench(path)
+    assert bench.model.config.max_context == 32
+    inside, at_end, beyond = (bench.begin(name, _prompt(size)) for name, size in [("a", 30), ("b", 32), ("c", 40)])
+    assert [len(draft) for draft in bench.propose((inside, 8), (at_end, 8), (beyond, 8))] == [3, 1, 0]
+
+
+def test_confidence_is_the_draft_models_probability_and_can_end_a_draft(gguf_path):
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(12))
+    [full] = bench.drafter.propose([sequence], [Plan("draft-model", 8)])
+    assert full.drafter == "draft-model"
+    assert full.is_chain
+    assert all(0.0 < confidence <= 1.0 for confidence in full.confidences)
+    survivals = np.cumprod(full.confidences)
+    [short] = bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=float(survivals[2]) * 0.999)])
+    assert short.token_ids == full.token_ids[:3]
+    assert bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=1.1)]) == [Draft()]
