@@ -72,6 +72,11 @@ class PrefixCache:
             match.hashes.append(parent)
         return match
 
+    def next_border(self, token_ids: Sequence[int], match: PrefixMatch) -> int | None:
+        """The number of leading tokens of which the next longer match would consist; None if none can be longer."""
+        end = (len(match.block_ids) + 1) * self._blocks.block_size
+        return end if end < len(token_ids) else None
+
     def commit(
         self, hashes: list[bytes], token_ids: Sequence[int], block_table: Sequence[int], num_computed_tokens: int
     ) -> None:
@@ -119,6 +124,9 @@ class NoPrefixCache:
     def lookup(self, token_ids: Sequence[int]) -> PrefixMatch:
         """Nothing."""
         return PrefixMatch([], [])
+
+    def next_border(self, token_ids: Sequence[int], match: PrefixMatch) -> int | None:
+        """None: waiting for a longer match is in vain."""
 
     def commit(
         self, hashes: list[bytes], token_ids: Sequence[int], block_table: Sequence[int], num_computed_tokens: int

@@ -1,0 +1,131 @@
+"""From a schedule and its drafts to the flat arrays of a `Batch`, and from verdicts to the KV moves they ask for.
+
+Draft node i of a sequence of n tokens is written to slot n + i of its block table, so a chain needs no path: its slots
+follow its positions. The nodes of a tree carry their paths of slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from paceline.core import Batch, Draft, Int32Array, Verdict
+from paceline.engine.schedule import ScheduledSequence
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """A batch and where its logits are: for the i-th sampled sequence the row of its last token is
+    `first_logit_rows[i]`, and that of draft node j is 1 + j rows behind."""
+
+    batch: Batch
+    first_logit_rows: list[int]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows collected so far. `slot_positions` are indices of slots in a sequence's table; `paths` the same for the rows
+    of trees, by row."""
+
+    token_ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    slot_positions: list[int] = field(default_factory=list)
+    num_rows: list[int] = field(default_factory=list)
+    paths: dict[int, list[int]] = field(default_factory=dict)
+    logit_rows: list[int] = field(default_factory=list)
+    first_logit_rows: list[int] = field(default_factory=list)
+
+    def add(self, item: ScheduledSequence, draft: Draft) -> None:
+        """Adds a sequence's own rows and those of its draft."""
+        token_ids = item.sequence.token_ids
+        first = item.sequence.num_computed_tokens
+        own = range(first, first + item.num_rows)
+        self.token_ids += token_ids[own.start : own.stop]
+        self.positions += own
+        self.slot_positions += own
+        if len(draft):
+            self._add_draft(draft, len(token_ids))
+        self.num_rows.append(item.num_rows + len(draft))
+        if item.reaches_end:
+            self.first_logit_rows.append(len(self.logit_rows))
+            self.logit_rows += range(len(self.token_ids) - len(draft) - 1, len(self.token_ids))
+
+    def _add_draft(self, draft: Draft, length: int) -> None:
+        first_row = len(self.token_ids)
+        slots = range(length, length + len(draft))
+        self.token_ids += draft.token_ids
+        self.slot_positions += slots
+        if draft.is_chain:
+            self.positions += slots
+            return
+        for node in range(len(draft)):
+            path = draft.path_to(node)
+            self.positions.append(length - 1 + len(path))
+            self.paths[first_row + node] = [length + ancestor for ancestor in path]
+
+
+def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft], block_size: int) -> StepBatch:
+    """The batch of all scheduled sequences; `drafts` has one entry for each, empty where there is none."""
+    rows = _Rows()
+    for item, draft in zip(scheduled, drafts, strict=True):
+        rows.add(item, draft)
+    block_tables = _pad([item.sequence.block_table for item in scheduled])
+    sequence_indices = np.repeat(np.arange(len(scheduled), dtype=np.int32), rows.num_rows)
+    path_lengths = _path_lengths(rows)
+    path_sequences = np.repeat(sequence_indices, path_lengths)
+    batch = Batch(
+        token_ids=np.array(rows.token_ids, np.int32),
+        positions=np.array(rows.positions, np.int32),
+        slots=_slots(block_tables, sequence_indices, rows.slot_positions, block_size),
+        sequence_indices=sequence_indices,
+        block_tables=block_tables,
+        path_slots=_slots(block_tables, path_sequences, list(chain.from_iterable(rows.paths.values())), block_size),
+        path_offsets=np.concatenate(([0], np.cumsum(path_lengths)), dtype=np.int32),
+        logit_rows=np.array(rows.logit_rows, np.int32),
+    )
+    return StepBatch(batch, rows.first_logit_rows)
+
+
+def compaction_moves(
+    sampled: Sequence[ScheduledSequence], verdicts: Sequence[Verdict], block_size: int
+) -> list[tuple[int, int]]:
+    """(source, destination) slots that bring accepted tree nodes to where their positions belong, in safe order.
+
+    To be read before the commit, while the sequences have their old length. A path's nodes have rising indices, none
+    below its depth, so a move never overwrites a node still to be moved.
+    """
+    moves: list[tuple[int, int]] = []
+    for item, verdict in zip(sampled, verdicts, strict=True):
+        table, length = item.sequence.block_table, len(item.sequence.token_ids)
+        for depth, node in enumerate(verdict.path):
+            if node != depth:
+                moves.append((_slot(table, length + node, block_size), _slot(table, length + depth, block_size)))
+    return moves
+
+
+def _slot(block_table: list[int], position: int, block_size: int) -> int:
+    return block_table[position // block_size] * block_size + position % block_size
+
+
+def _pad(block_tables: list[list[int]]) -> Int32Array:
+    padded = np.zeros((len(block_tables), max(map(len, block_tables), default=0)), np.int32)
+    for row, table in zip(padded, block_tables, strict=True):
+        row[: len(table)] = table
+    return padded
+
+
+def _path_lengths(rows: _Rows) -> Int32Array:
+    lengths = np.zeros(len(rows.token_ids), np.int32)
+    if rows.paths:
+        lengths[list(rows.paths)] = [len(path) for path in rows.paths.values()]
+    return lengths
+
+
+def _slots(
+    block_tables: Int32Array, sequence_indices: Int32Array, slot_positions: list[int], block_size: int
+) -> Int32Array:
+    blocks, offsets = np.divmod(np.array(slot_positions, np.int32), np.int32(block_size))
+    return block_tables[sequence_indices, blocks] * np.int32(block_size) + offsets

@@ -1,0 +1,92 @@
+"""Commit: appends a verdict's tokens to a sequence one by one, up to the one that ends it.
+
+The scheduler calls it; what was accepted beyond the end is dropped and not counted, so nothing a client sees depends on
+how many tokens a step verified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.core import Output, TokenLogprob, Verdict
+from paceline.engine.generation import Generation
+from paceline.engine.text_stream import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one sequence gained: tokens (`first_token_index` counts among all output tokens), their text and
+    log-probabilities, and how many of them a draft had guessed."""
+
+    generation: Generation
+    first_token_index: int
+    token_ids: list[int]
+    text: str
+    num_accepted: int
+    logprobs: list[TokenLogprob] | None = None
+    finish: Finish | None = None
+    error: str | None = None
+
+    @classmethod
+    def ended(cls, generation: Generation, finish: Finish, error: str | None = None) -> Commit:
+        """The end of a sequence without new tokens."""
+        first = generation.sequence.num_output_tokens
+        return cls(generation, first, [], "", 0, finish=finish, error=error)
+
+    def output(self, epoch: int) -> Output:
+        """What the client is told."""
+        sequence = self.generation.sequence
+        return Output(
+            request_id=sequence.sequence_id,
+            epoch=epoch,
+            first_token_index=self.first_token_index,
+            token_ids=self.token_ids,
+            text=self.text,
+            logprobs=self.logprobs,
+            finish_reason=self.finish.reason if self.finish else None,
+            stop_reason=self.finish.stop_reason if self.finish else None,
+            error=self.error,
+            num_cached_tokens=sequence.num_cached_tokens,
+            speculation=self.generation.speculation,
+        )
+
+
+def commit_verdict(generation: Generation, verdict: Verdict) -> Commit:
+    """Appends the verdict's tokens until one ends the sequence, and advances what depends on them.
+
+    The KV of accepted nodes must be in place behind the sequence's tokens; that of the last token is not computed.
+    """
+    sequence = generation.sequence
+    first_token_index = sequence.num_output_tokens
+    token_ids, text, finish = _append(generation, verdict)
+    num_accepted = min(len(verdict.path), len(token_ids))
+    sequence.num_computed_tokens += num_accepted
+    _count(generation, verdict, num_accepted)
+    if finish is None:
+        generation.sampler.append(token_ids)
+    has_logprobs = sequence.request.sampling.num_logprobs is not None
+    logprobs = list(verdict.logprobs[: len(token_ids)]) if has_logprobs else None
+    return Commit(generation, first_token_index, token_ids, text, num_accepted, logprobs, finish)
+
+
+def _append(generation: Generation, verdict: Verdict) -> tuple[list[int], str, Finish | None]:
+    token_ids: list[int] = []
+    text = ""
+    for token_id in verdict.committed:
+        token_ids.append(token_id)
+        generation.sequence.token_ids.append(token_id)
+        progress = generation.stream.push(token_id)
+        text += progress.text
+        if progress.finish is not None:
+            return token_ids, text, progress.finish
+    return token_ids, text, None
+
+
+def _count(generation: Generation, verdict: Verdict, num_accepted: int) -> None:
+    sequence = generation.sequence
+    sequence.num_steps += 1
+    sequence.num_draft_tokens += verdict.num_drafted
+    sequence.num_accepted_tokens += num_accepted
+    if verdict.num_drafted:
+        drafted, accepted = generation.by_drafter.get(verdict.drafter, (0, 0))
+        generation.by_drafter[verdict.drafter] = (drafted + verdict.num_drafted, accepted + num_accepted)

@@ -1,0 +1,90 @@
+"""`DrafterGroup`: the engine's drafters, told which sequences run, asked for drafts, and shut off when they fail.
+
+A drafter can only cost time, never a request: one that raises is logged and proposes nothing from then on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.speculation import Drafter
+from paceline.speculation.tree import cut
+
+NO_DRAFT = Draft()
+
+_logger = logging.getLogger(__name__)
+
+
+class DrafterGroup:
+    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them."""
+
+    def __init__(self, drafters: Iterable[Drafter]) -> None:
+        self._drafters = {drafter.name: drafter for drafter in drafters}
+        self._followed: dict[Sequence, None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The drafters that work."""
+        return tuple(self._drafters)
+
+    def follow(self, running: list[Sequence]) -> None:
+        """Begins the sequences that are new among the running ones and ends those that are gone."""
+        current = dict.fromkeys(running)
+        if current.keys() == self._followed.keys():
+            return
+        gone = [sequence for sequence in self._followed if sequence not in current]
+        new = [sequence for sequence in current if sequence not in self._followed]
+        self._followed = current
+        for drafter in list(self._drafters.values()):
+            self._guard(drafter, lambda drafter=drafter: _exchange(drafter, gone, new))
+
+    def propose_free(self, sequences: list[Sequence], windows: list[int]) -> list[Draft]:
+        """The longest draft of any free drafter for each sequence, at most its window."""
+        best = [NO_DRAFT] * len(sequences)
+        for drafter in [drafter for drafter in self._drafters.values() if drafter.is_free]:
+            drafts = self._propose(drafter, sequences, [Plan(drafter.name, window) for window in windows])
+            best = [max(pair, key=len) for pair in zip(best, drafts, strict=True)]
+        return best
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan], free_drafts: list[Draft]) -> list[Draft]:
+        """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named."""
+        drafts = [
+            cut(draft, plan.window) if draft.drafter == plan.drafter else NO_DRAFT
+            for draft, plan in zip(free_drafts, plans, strict=True)
+        ]
+        for drafter in [drafter for drafter in self._drafters.values() if not drafter.is_free]:
+            indices = [i for i, plan in enumerate(plans) if plan.drafter == drafter.name and plan.window > 0]
+            chosen = self._propose(drafter, [sequences[i] for i in indices], [plans[i] for i in indices])
+            for index, draft in zip(indices, chosen, strict=True):
+                drafts[index] = draft
+        return drafts
+
+    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
+        """Shows every drafter the verdicts of the sequences that go on; their tokens are committed."""
+        for drafter in list(self._drafters.values()):
+            self._guard(drafter, lambda drafter=drafter: drafter.observe(sequences, verdicts))
+
+    def _propose(self, drafter: Drafter, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        if not sequences:
+            return []
+        drafts: list[Draft] = []
+        self._guard(drafter, lambda: drafts.extend(drafter.propose(sequences, plans)))
+        if len(drafts) != len(sequences):
+            return [NO_DRAFT] * len(sequences)
+        return [cut(draft, plan.window) for draft, plan in zip(drafts, plans, strict=True)]
+
+    def _guard(self, drafter: Drafter, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            _logger.exception("drafter %s failed and is switched off", drafter.name)
+            del self._drafters[drafter.name]
+
+
+def _exchange(drafter: Drafter, gone: list[Sequence], new: list[Sequence]) -> None:
+    for sequence in gone:
+        drafter.end(sequence)
+    for sequence in new:
+        drafter.begin(sequence)

@@ -1,0 +1,266 @@
+"""`Engine`: models, scheduler and step behind one interface, in process or inside an engine process.
+
+`add`, `step` and `abort` are for callers with a loop of their own; `generate` and `stream` run the loop. One thread at
+a time may use it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Self
+
+from paceline import core
+from paceline.config import EngineConfig
+from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, SpeculationParams
+from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
+from paceline.engine.commit import Commit
+from paceline.engine.completion import Completion
+from paceline.engine.drafter_group import DrafterGroup
+from paceline.engine.generation import Generation
+from paceline.engine.loading import load_engine_parts
+from paceline.engine.memory import context_window_size
+from paceline.engine.parts import EngineParts
+from paceline.engine.scheduler import Scheduler, StepLimits
+from paceline.engine.step import Stepper
+from paceline.engine.text_stream import Finish, TextStream
+from paceline.engine.validation import RequestLimits, check_request
+from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
+from paceline.models.sampling import RowSampler
+from paceline.speculation import AcceptanceStats
+from paceline.tokenizer import Tokenizer
+
+
+class Engine:
+    """Generates text for any number of requests at once.
+
+    Raises UsageError and CheckpointError (see `load_engine_parts`) where the models of `config` cannot be loaded.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._assemble(config, load_engine_parts(config))
+
+    @classmethod
+    def from_parts(cls, config: EngineConfig, parts: EngineParts) -> Self:
+        """An engine of models that are loaded already; `config.model`, `draft_model` and `drafters` are not read."""
+        engine = cls.__new__(cls)
+        engine._assemble(config, parts)
+        return engine
+
+    def _assemble(self, config: EngineConfig, parts: EngineParts) -> None:
+        self.config = config
+        self._parts = parts
+        self._limits = RequestLimits(parts.target.config.vocab_size, context_window_size(config, parts.target.config))
+        self._acceptance = AcceptanceStats()
+        self._scheduler = _build_scheduler(config, parts, self._limits.context_window_size)
+        self._drafters = DrafterGroup(parts.drafters)
+        self._stepper = Stepper(
+            self._scheduler, parts.controller, self._drafters, parts.target, parts.verifier, self._acceptance
+        )
+        self._generations: dict[str, Generation] = {}
+        self._mailboxes: dict[str, deque[Output]] = {}
+        self._unclaimed: list[Output] = []
+        self._local_ids = (f"local-{number}" for number in count())
+        self._num_steps = 0
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The target's."""
+        return self._parts.tokenizer
+
+    @property
+    def model_name(self) -> str:
+        """The target's catalog or file name."""
+        return self._parts.model_name
+
+    @property
+    def draft_model_name(self) -> str | None:
+        """The draft model's name, None without one."""
+        return self._parts.draft_model_name
+
+    @property
+    def drafter_names(self) -> tuple[str, ...]:
+        """The drafters that work now."""
+        return self._drafters.names
+
+    @property
+    def context_window_size(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return self._limits.context_window_size
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids the target knows."""
+        return self._limits.vocab_size
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether `step` has anything to do or to tell."""
+        return self._scheduler.has_unfinished or bool(self._unclaimed)
+
+    def add(self, request: Request) -> None:
+        """Takes a request; its outputs come from `step`. Raises InvalidRequestError or ContextOverflowError.
+
+        Where its resumed tokens already end it, the next `step` says so.
+        """
+        check_request(request, self._limits)
+        if request.request_id in self._generations:
+            raise InvalidRequestError(f"request id {request.request_id} is in use; choose another", "request_id")
+        generation, finish = self._begin(request)
+        self._generations[request.request_id] = generation
+        self._parts.samplers[request.request_id] = generation.sampler
+        self._scheduler.add(generation)
+        if finish is not None:
+            self._end(generation, finish)
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request, whose last output then has the finish reason `abort`; an unknown id is no error."""
+        generation = self._generations.get(request_id)
+        if generation is not None:
+            self._end(generation, Finish(FinishReason.ABORT))
+
+    def step(self) -> list[Output]:
+        """Advances all requests by one forward pass of the target; the news of those that came through `add`."""
+        self._advance()
+        outputs, self._unclaimed = self._unclaimed, []
+        return outputs
+
+    def generate(
+        self,
+        prompts: Sequence[str | list[int]],
+        sampling: SamplingParams | None = None,
+        speculation: SpeculationParams | None = None,
+    ) -> list[Completion]:
+        """Answers all prompts as one batch, in their order; blocks until the last is done.
+
+        A prompt is text or token ids. Raises InvalidRequestError before any work where one cannot be answered.
+        """
+        requests = [self._local_request(prompt, sampling, speculation) for prompt in prompts]
+        for request in requests:
+            check_request(request, self._limits)
+        outputs = {request.request_id: deque[Output]() for request in requests}
+        self._mailboxes |= outputs
+        try:
+            for request in requests:
+                self.add(request)
+            while any(request.request_id in self._generations for request in requests):
+                self._advance()
+        finally:
+            for request_id in outputs:
+                self._forget(request_id)
+        return [Completion.from_outputs(request.prompt_token_ids, outputs[request.request_id]) for request in requests]
+
+    def stream(
+        self,
+        prompt: str | list[int],
+        sampling: SamplingParams | None = None,
+        speculation: SpeculationParams | None = None,
+    ) -> Iterator[Output]:
+        """Outputs of one prompt as they come; work starts with the first one asked for, closing the iterator aborts.
+
+        Several streams may be read in turns. Raises InvalidRequestError at the first output.
+        """
+        request = self._local_request(prompt, sampling, speculation)
+        outputs = self._mailboxes[request.request_id] = deque()
+        try:
+            self.add(request)
+            while outputs or request.request_id in self._generations:
+                while outputs:
+                    yield outputs.popleft()
+                self._advance()
+        finally:
+            self._forget(request.request_id)
+
+    def stats(self) -> EngineStats:
+        """Gauges of now and counters since the start."""
+        scheduler, counters, acceptance = self._scheduler, self._scheduler.counters, self._acceptance
+        return EngineStats(
+            num_running=len(scheduler.running),
+            num_waiting=scheduler.num_waiting,
+            num_blocks=scheduler.blocks.num_blocks,
+            num_free_blocks=scheduler.blocks.num_free_blocks,
+            num_steps=self._num_steps,
+            num_preemptions=counters.num_preemptions,
+            num_prefix_query_tokens=counters.num_prefix_query_tokens,
+            num_prefix_hit_tokens=counters.num_prefix_hit_tokens,
+            num_drafts=acceptance.num_drafts,
+            num_draft_tokens=acceptance.num_draft_tokens,
+            num_accepted_tokens=acceptance.num_accepted_tokens,
+            num_accepted_per_position=tuple(acceptance.accepted_per_position),
+        )
+
+    def clear_prefix_cache(self) -> None:
+        """Forgets all cached prefixes; running requests keep their blocks."""
+        self._scheduler.prefix_cache.clear()
+
+    def check_integrity(self) -> None:
+        """Raises RuntimeError unless KV blocks, tables and prefix cache agree; for tests and idle times."""
+        self._scheduler.check_integrity()
+
+    def _local_request(
+        self, prompt: str | list[int], sampling: SamplingParams | None, speculation: SpeculationParams | None
+    ) -> Request:
+        token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+        return Request(
+            request_id=next(self._local_ids),
+            prompt_token_ids=token_ids,
+            sampling=sampling or SamplingParams(),
+            speculation=speculation or SpeculationParams(),
+        )
+
+    def _begin(self, request: Request) -> tuple[Generation, Finish | None]:
+        """The request's state after its resumed tokens, whose text was shown before, and the end if they reached it."""
+        sampling = request.sampling
+        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        sequence = core.Sequence(request, seed, [*request.prompt_token_ids, *request.resumed_token_ids])
+        room = self.context_window_size - sequence.num_prompt_tokens
+        max_output_tokens = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+        stream = TextStream(request, self.tokenizer, max_output_tokens)
+        banned = self.tokenizer.eos_token_ids.union(sampling.stop_token_ids)
+        sampler = RowSampler.for_sequence(sequence, vocab_size=self.vocab_size, banned_token_ids=banned)
+        generation = Generation(sequence, stream, sampler, sequence.num_prompt_tokens + max_output_tokens)
+        for token_id in request.resumed_token_ids:
+            progress = stream.push(token_id)
+            if progress.finish is not None:
+                return generation, progress.finish
+        return generation, None
+
+    def _advance(self) -> None:
+        if not self._scheduler.has_unfinished:
+            return
+        self._num_steps += 1
+        for commit in self._stepper.step():
+            self._deliver(commit)
+
+    def _end(self, generation: Generation, finish: Finish) -> None:
+        self._scheduler.finish(generation, finish.reason)
+        self._deliver(Commit.ended(generation, finish))
+
+    def _deliver(self, commit: Commit) -> None:
+        output = commit.output(self.config.epoch)
+        self._mailboxes.get(output.request_id, self._unclaimed).append(output)
+        if commit.finish is not None:
+            del self._generations[output.request_id]
+            del self._parts.samplers[output.request_id]
+
+    def _forget(self, request_id: str) -> None:
+        """Ends a request of `generate` or `stream` that nobody reads any more."""
+        self.abort(request_id)
+        del self._mailboxes[request_id]
+
+
+def _build_scheduler(config: EngineConfig, parts: EngineParts, context_size: int) -> Scheduler:
+    """The scheduler over the target's KV cache, which it allocates."""
+    block_size = parts.target.kv.block_size
+    if parts.num_blocks * block_size < context_size:
+        raise InsufficientMemoryError(
+            f"{parts.num_blocks} KV blocks of {block_size} tokens cannot hold a context of {context_size} tokens; "
+            "choose a smaller --context-window-size"
+        )
+    parts.target.kv.allocate(parts.num_blocks)
+    blocks = BlockManager(parts.num_blocks, block_size)
+    prefix_cache = PrefixCache(blocks) if config.has_prefix_cache else NoPrefixCache()
+    limits = StepLimits(config.max_batch_size, config.prefill_chunk_size, config.num_speculative_tokens)
+    return Scheduler(blocks, prefix_cache, limits)

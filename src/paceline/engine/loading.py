@@ -1,0 +1,119 @@
+"""Loads what an `EngineConfig` names: target, tokenizer, drafters, and a KV cache that fits in memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+from paceline.checkpoint import GgufFile, ResolvedModel, default_cache_dir, resolve_model
+from paceline.config import DrafterName, EngineConfig
+from paceline.core.errors import ConfigError, VocabularyMismatchError
+from paceline.engine.memory import available_memory_bytes, context_window_size, num_kv_blocks
+from paceline.engine.parts import EngineParts
+from paceline.models import NativeModel, read_model_config
+from paceline.models.sampling import RowSampler
+from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter
+from paceline.tokenizer import Tokenizer
+
+DRAFT_MODEL: DrafterName = "draft-model"
+NGRAM: DrafterName = "ngram"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory, its vocabulary, and the name it goes by."""
+
+    name: str
+    model: NativeModel
+    tokenizer: Tokenizer
+
+
+def load_engine_parts(config: EngineConfig) -> EngineParts:
+    """Loads the models, pulling catalog names that are absent.
+
+    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError,
+    InsufficientMemoryError.
+    """
+    resolved = resolve_model(config.model, is_offline=config.is_offline)
+    drafter_names = choose_drafters(config, resolved.default_draft_name)
+    target = load_model(resolved, config)
+    draft = None
+    if DRAFT_MODEL in drafter_names:
+        draft = _load_draft(config.draft_model or str(resolved.default_draft_name), target, config)
+    samplers: dict[str, RowSampler] = {}
+    num_blocks = _num_blocks(config, target, draft)
+    return EngineParts(
+        model_name=target.name,
+        target=target.model,
+        tokenizer=target.tokenizer,
+        num_blocks=num_blocks,
+        controller=FixedController(config.num_speculative_tokens, DRAFT_MODEL if draft else None),
+        drafters=tuple(_build_drafters(config, drafter_names, draft, samplers, num_blocks)),
+        samplers=samplers,
+        draft_model_name=draft.name if draft else None,
+    )
+
+
+def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[DrafterName, ...]:
+    """The drafters to run: those that the settings name, or else all that can be had.
+
+    Raises ConfigError for a draft model that is asked for but not known.
+    """
+    has_draft_model = config.draft_model is not None or default_draft_name is not None
+    if config.drafters is not None and DRAFT_MODEL in config.drafters and not has_draft_model:
+        raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
+    if config.num_speculative_tokens == 0:
+        return ()
+    if config.drafters is not None:
+        return config.drafters
+    return (NGRAM, DRAFT_MODEL) if has_draft_model else (NGRAM,)
+
+
+def load_model(resolved: ResolvedModel, config: EngineConfig) -> LoadedModel:
+    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back."""
+    with GgufFile.open(resolved.path) as gguf:
+        model_config = read_model_config(gguf)
+        tokenizer = Tokenizer.from_gguf(gguf, default_cache_dir(os.environ) / "tokenizers")
+        num_threads = config.num_threads or os.cpu_count() or 1
+        model = NativeModel(gguf, model_config, num_threads=num_threads, block_size=config.block_size)
+        gguf.release_pages()
+    _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)
+    return LoadedModel(resolved.name, model, tokenizer)
+
+
+def _load_draft(name: str, target: LoadedModel, config: EngineConfig) -> LoadedModel:
+    draft = load_model(resolve_model(name, is_offline=config.is_offline), config)
+    if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
+        raise VocabularyMismatchError(
+            f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
+            "family, or --drafters ngram"
+        )
+    return draft
+
+
+def _num_blocks(config: EngineConfig, target: LoadedModel, draft: LoadedModel | None) -> int:
+    block_size_bytes = target.model.kv.block_size_bytes + (draft.model.kv.block_size_bytes if draft else 0)
+    context_size = context_window_size(config, target.model.config)
+    return num_kv_blocks(config, context_size, block_size_bytes, available_memory_bytes())
+
+
+def _build_drafters(
+    config: EngineConfig,
+    names: tuple[DrafterName, ...],
+    draft: LoadedModel | None,
+    samplers: dict[str, RowSampler],
+    num_blocks: int,
+) -> list[Drafter]:
+    drafters: list[Drafter] = []
+    if NGRAM in names:
+        drafters.append(NgramDrafter())
+    if draft is not None:
+        drafters.append(
+            DraftModelDrafter(
+                draft.model, samplers, num_blocks=num_blocks, prefill_chunk_size=config.prefill_chunk_size
+            )
+        )
+    return drafters

@@ -1,0 +1,65 @@
+"""How many KV blocks an engine gets: from its settings, the models' sizes and the memory that is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paceline.config import EngineConfig
+from paceline.core import ModelConfig
+from paceline.core.errors import ConfigError, InsufficientMemoryError
+
+_MIB = 1 << 20
+_USABLE_SHARE = 0.9
+
+
+def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
+    """Tokens a sequence may have: the setting's default is cut to what the model was made for.
+
+    Raises ConfigError where a larger one was asked for.
+    """
+    if config.context_window_size <= model.max_context:
+        return config.context_window_size
+    if "context_window_size" in config.model_fields_set:
+        raise ConfigError(
+            f"context_window_size is {config.context_window_size}, but {model.name} was made for at most "
+            f"{model.max_context} tokens; choose a smaller one"
+        )
+    return model.max_context
+
+
+def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int, available_bytes: int) -> int:
+    """Blocks for all sequences of a full batch at full length, or as many as the memory holds.
+
+    `block_size_bytes` counts what one block costs in all models together. Raises InsufficientMemoryError where not even
+    one sequence of `context_size` tokens fits.
+    """
+    blocks_per_sequence = -(-context_size // config.block_size)
+    limit_bytes = config.kv_cache_size_bytes or int(available_bytes * _USABLE_SHARE)
+    num_blocks = min(blocks_per_sequence * config.max_batch_size, limit_bytes // block_size_bytes)
+    if num_blocks < blocks_per_sequence:
+        needed = blocks_per_sequence * block_size_bytes
+        source = "kv_cache_size_bytes allows" if config.kv_cache_size_bytes else "free memory allows"
+        raise InsufficientMemoryError(
+            f"the KV cache of one sequence of {context_size} tokens needs {needed / _MIB:.0f} MiB, but {source} "
+            f"{limit_bytes / _MIB:.0f} MiB; choose a smaller --context-window-size"
+        )
+    return num_blocks
+
+
+def available_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Memory that can be taken without swapping: the machine's, or the control group's where that is less."""
+    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    limit = _read_number(cgroup / "memory.max")
+    used = _read_number(cgroup / "memory.current")
+    if limit is None or used is None:
+        return available
+    return min(available, max(0, limit - used))
+
+
+def _read_number(path: Path) -> int | None:
+    """None where the file is absent or says that there is no limit."""
+    if not path.is_file():
+        return None
+    text = path.read_text().strip()
+    return int(text) if text.isdigit() else None

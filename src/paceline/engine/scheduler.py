@@ -1,0 +1,226 @@
+"""`Scheduler`: decides which sequences run and which rows each gets, and is the only writer of sequences and block
+tables (with `commit`, its hand).
+
+Every step serves all decoding sequences and up to a chunk of prompts, so neither starves the other. When blocks run out
+the youngest sequence is preempted: its blocks are freed and its tokens are recomputed later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+
+from paceline.core import FinishReason, Sequence, SequenceStatus, Verdict
+from paceline.engine.commit import Commit, commit_verdict
+from paceline.engine.generation import Generation
+from paceline.engine.schedule import Schedule, ScheduledSequence
+from paceline.engine.text_stream import Finish
+from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache, PrefixMatch
+from paceline.speculation.controller import usable_window
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """How large a step may be: sequences, prompt rows, and draft nodes of one sequence."""
+
+    max_batch_size: int
+    prefill_chunk_size: int
+    num_speculative_tokens: int
+
+
+@dataclass(slots=True)
+class SchedulerCounters:
+    """Counts since the start; see `EngineStats`."""
+
+    num_preemptions: int = 0
+    num_prefix_query_tokens: int = 0
+    num_prefix_hit_tokens: int = 0
+
+
+class Scheduler:
+    """Waiting queue (first come, first served), running set in order of age, and the blocks of the running ones.
+
+    `blocks` must be able to hold one sequence of the largest length that is ever added.
+    """
+
+    def __init__(self, blocks: BlockManager, prefix_cache: PrefixCache | NoPrefixCache, limits: StepLimits) -> None:
+        self.blocks = blocks
+        self.prefix_cache = prefix_cache
+        self.counters = SchedulerCounters()
+        self._limits = limits
+        self._waiting: deque[Generation] = deque()
+        self._running: list[Generation] = []
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences without blocks."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> list[Sequence]:
+        """Sequences with blocks, oldest first."""
+        return [generation.sequence for generation in self._running]
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any sequence waits or runs."""
+        return bool(self._waiting or self._running)
+
+    def add(self, generation: Generation) -> None:
+        """Puts a new sequence at the end of the queue."""
+        self._waiting.append(generation)
+
+    def finish(self, generation: Generation, reason: FinishReason) -> None:
+        """Takes a sequence out and frees its blocks; what it computed stays in the prefix cache until evicted.
+
+        To be called between two steps.
+        """
+        if generation.sequence.status is SequenceStatus.RUNNING:
+            self._running.remove(generation)
+            self._release(generation)
+        else:
+            self._waiting.remove(generation)
+        generation.sequence.status = SequenceStatus.FINISHED
+        generation.sequence.finish_reason = reason
+
+    def schedule(self) -> Schedule:
+        """The next step's rows; preempts or admits sequences as blocks allow."""
+        num_running = len(self._running)
+        self._reserve_last_tokens()
+        if len(self._running) == num_running:
+            self._admit()
+        return self._share_rows()
+
+    def commit(self, schedule: Schedule, verdicts: list[Verdict]) -> list[Commit]:
+        """Advances every scheduled sequence by what the step computed; `verdicts` are those of `schedule.sampled`.
+
+        Ends the finished ones. An exception in one sequence's commit ends that one with an error and no other.
+        """
+        for item in schedule.scheduled:
+            item.sequence.num_computed_tokens += item.num_rows
+        commits = [
+            self._commit_one(item.generation, verdict) for item, verdict in zip(schedule.sampled, verdicts, strict=True)
+        ]
+        for item in schedule.scheduled:
+            self._settle_blocks(item.generation)
+        for commit in commits:
+            if commit.finish is not None:
+                self.finish(commit.generation, commit.finish.reason)
+        return commits
+
+    def check_integrity(self) -> None:
+        """Raises RuntimeError unless blocks, tables and prefix cache agree."""
+        self.blocks.check_integrity(generation.sequence.block_table for generation in self._running)
+        self.prefix_cache.check_integrity()
+        if any(generation.sequence.block_table for generation in self._waiting):
+            raise RuntimeError("a waiting sequence holds KV blocks")
+
+    def _reserve_last_tokens(self) -> None:
+        """Makes room for the last token of every running sequence, oldest first, at the expense of the youngest."""
+        for generation in list(self._running):
+            sequence = generation.sequence
+            while sequence.status is SequenceStatus.RUNNING:
+                if self.blocks.can_grow(sequence.block_table, len(sequence.token_ids)):
+                    self.blocks.grow(sequence.block_table, len(sequence.token_ids))
+                    break
+                self._preempt(self._running[-1])
+
+    def _preempt(self, generation: Generation) -> None:
+        self._running.remove(generation)
+        self._release(generation)
+        generation.sequence.status = SequenceStatus.WAITING
+        generation.num_preemptions += 1
+        self.counters.num_preemptions += 1
+        self._waiting.appendleft(generation)
+
+    def _release(self, generation: Generation) -> None:
+        self.blocks.trim(generation.sequence.block_table, 0)
+        generation.sequence.num_computed_tokens = 0
+        generation.block_hashes = []
+
+    def _admit(self) -> None:
+        """Starts waiting sequences, in order, while the step has prompt rows left and the next one's tokens fit."""
+        backlog = sum(sequence.num_uncomputed_tokens for sequence in self.running if sequence.is_prefilling)
+        while self._waiting and len(self._running) < self._limits.max_batch_size:
+            if backlog >= self._limits.prefill_chunk_size or not self._try_start(self._waiting[0]):
+                return
+            backlog += self._running[-1].sequence.num_uncomputed_tokens
+
+    def _try_start(self, generation: Generation) -> bool:
+        """Moves the head of the queue to the running set, with blocks for all its tokens; False if it must wait.
+
+        One block for each running sequence is left free, so that the newcomer is not preempted at once.
+        """
+        sequence = generation.sequence
+        match = self.prefix_cache.lookup(sequence.token_ids)
+        if self._is_prefix_on_its_way(sequence, match):
+            return False
+        table = self.blocks.fork(match.block_ids)
+        headroom = len(self._running) * self.blocks.block_size
+        if not self.blocks.can_grow(table, len(sequence.token_ids) + headroom):
+            self.blocks.trim(table, 0)
+            return False
+        self.blocks.grow(table, len(sequence.token_ids))
+        self._start(generation, table, match)
+        return True
+
+    def _is_prefix_on_its_way(self, sequence: Sequence, match: PrefixMatch) -> bool:
+        """Whether a running sequence is about to compute more of this one's beginning (choices of one call, say)."""
+        end = self.prefix_cache.next_border(sequence.token_ids, match)
+        if end is None:
+            return False
+        beginning = sequence.token_ids[:end]
+        return any(other.num_computed_tokens < end and other.token_ids[:end] == beginning for other in self.running)
+
+    def _start(self, generation: Generation, table: list[int], match: PrefixMatch) -> None:
+        sequence = self._waiting.popleft().sequence
+        sequence.block_table = table
+        sequence.num_computed_tokens = len(match.block_ids) * self.blocks.block_size
+        sequence.status = SequenceStatus.RUNNING
+        generation.block_hashes = match.hashes
+        if generation.num_preemptions == 0:
+            sequence.num_cached_tokens = min(sequence.num_computed_tokens, sequence.num_prompt_tokens)
+            self.counters.num_prefix_query_tokens += sequence.num_prompt_tokens
+            self.counters.num_prefix_hit_tokens += sequence.num_cached_tokens
+        self._running.append(generation)
+
+    def _share_rows(self) -> Schedule:
+        prompt_rows = self._limits.prefill_chunk_size
+        scheduled = []
+        for generation in self._running:
+            num_uncomputed = generation.sequence.num_uncomputed_tokens
+            if num_uncomputed == 1:
+                scheduled.append(ScheduledSequence(generation, 1, True, self._reserve_window(generation)))
+            elif prompt_rows > 0:
+                num_rows = min(num_uncomputed, prompt_rows)
+                prompt_rows -= num_rows
+                scheduled.append(ScheduledSequence(generation, num_rows, num_rows == num_uncomputed, 0))
+        max_rows = self._limits.prefill_chunk_size + self._limits.max_batch_size
+        return Schedule(scheduled, max(0, max_rows - sum(item.num_rows for item in scheduled)))
+
+    def _reserve_window(self, generation: Generation) -> int:
+        """Takes blocks for the draft nodes that can still be of use; fewer where blocks are short."""
+        wanted = usable_window(generation.sequence, self._limits.num_speculative_tokens)
+        table, length = generation.sequence.block_table, len(generation.sequence.token_ids)
+        num_slots = (len(table) + self.blocks.num_free_blocks) * self.blocks.block_size
+        window = max(0, min(wanted, generation.max_window, num_slots - length))
+        self.blocks.grow(table, length + window)
+        return window
+
+    def _commit_one(self, generation: Generation, verdict: Verdict) -> Commit:
+        try:
+            return commit_verdict(generation, verdict)
+        except Exception as error:
+            _logger.exception("request %s ends with an error", generation.sequence.sequence_id)
+            return Commit.ended(generation, Finish(FinishReason.ERROR), f"internal error: {error}")
+
+    def _settle_blocks(self, generation: Generation) -> None:
+        """Gives back what rejected draft nodes took, and lets others find the blocks that are full now."""
+        sequence = generation.sequence
+        self.blocks.trim(sequence.block_table, len(sequence.token_ids))
+        self.prefix_cache.commit(
+            generation.block_hashes, sequence.token_ids, sequence.block_table, sequence.num_computed_tokens
+        )

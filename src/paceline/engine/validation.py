@@ -1,0 +1,60 @@
+"""Which requests an engine takes: every value that could poison a step is refused before it reaches the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paceline.core import Request, SamplingParams
+from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.models.sampling import check_sampling_params
+
+MAX_SEED = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What the loaded model allows, in tokens."""
+
+    vocab_size: int
+    context_window_size: int
+
+
+def check_request(request: Request, limits: RequestLimits) -> None:
+    """Raises InvalidRequestError for a value that cannot be honoured, ContextOverflowError for too long a prompt."""
+    if not request.prompt_token_ids:
+        raise InvalidRequestError("the prompt is empty; send at least one token", "prompt")
+    _check_token_ids(request.prompt_token_ids, "prompt", limits)
+    _check_token_ids(request.resumed_token_ids, "resumed_token_ids", limits)
+    _check_token_ids(request.sampling.stop_token_ids, "stop_token_ids", limits)
+    num_prompt_tokens = len(request.prompt_token_ids)
+    if num_prompt_tokens + 1 > limits.context_window_size:
+        raise ContextOverflowError(
+            f"the prompt has {num_prompt_tokens} tokens, which leaves no room for an answer in a context of "
+            f"{limits.context_window_size}; shorten it or serve with a larger --context-window-size",
+            "prompt",
+            "context_length_exceeded",
+        )
+    if request.speculation.max_window is not None and request.speculation.max_window < 0:
+        raise InvalidRequestError(
+            f"speculation.max_window is {request.speculation.max_window}; it must be at least 0", "speculation"
+        )
+    _check_sampling(request.sampling, limits)
+
+
+def _check_sampling(sampling: SamplingParams, limits: RequestLimits) -> None:
+    check_sampling_params(sampling, limits.vocab_size)
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
+        raise InvalidRequestError(f"max_tokens is {sampling.max_tokens}; it must be at least 1", "max_tokens")
+    if not all(sampling.stop):
+        raise InvalidRequestError("stop contains an empty string; leave it out", "stop")
+    if sampling.seed is not None and not 0 <= sampling.seed <= MAX_SEED:
+        raise InvalidRequestError(f"seed is {sampling.seed}; it must be between 0 and {MAX_SEED}", "seed")
+
+
+def _check_token_ids(token_ids: Iterable[int], param: str, limits: RequestLimits) -> None:
+    for token_id in token_ids:
+        if not 0 <= token_id < limits.vocab_size:
+            raise InvalidRequestError(
+                f"{param} contains token id {token_id}; the vocabulary has ids 0 to {limits.vocab_size - 1}", param
+            )

@@ -1,0 +1,124 @@
+"""`EngineFactory`: engines over one pair of tiny models that is loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tests.support.tiny_gguf import TinyPair
+
+from paceline.checkpoint import GgufFile
+from paceline.config import EngineConfig
+from paceline.core import Batch, Float32Array, Output, Request, SamplingParams, SpeculationParams
+from paceline.engine import Engine, EngineParts
+from paceline.models import Model
+from paceline.models.reference import ReferenceModel
+from paceline.speculation import Drafter, DraftModelDrafter, FixedController
+from paceline.tokenizer import Tokenizer
+
+CONTEXT_SIZE = 256
+NUM_BLOCKS = 96
+
+
+class RowByRowModel(ReferenceModel):
+    """Computes each row alone, so that numpy's matrix products give a row the same bits in any batch."""
+
+    def forward(self, batch: Batch) -> Float32Array:
+        logits = [super(RowByRowModel, self).forward(self._row(batch, row)) for row in range(batch.num_rows)]
+        return np.concatenate([logits[row] for row in batch.logit_rows] or [np.empty((0, self.config.vocab_size))])
+
+    @staticmethod
+    def _row(batch: Batch, row: int) -> Batch:
+        one = slice(row, row + 1)
+        path = slice(batch.path_offsets[row], batch.path_offsets[row + 1])
+        return Batch(
+            token_ids=batch.token_ids[one],
+            positions=batch.positions[one],
+            slots=batch.slots[one],
+            sequence_indices=np.zeros(1, np.int32),
+            block_tables=batch.block_tables[batch.sequence_indices[row]][None],
+            path_slots=batch.path_slots[path],
+            path_offsets=np.array([0, path.stop - path.start], np.int32),
+            logit_rows=np.zeros(1, np.int32),
+        )
+
+
+def load_model(gguf: GgufFile) -> Model:
+    """The model that all engine tests run on."""
+    return RowByRowModel(gguf)
+
+
+class EngineFactory:
+    """`make` gives a fresh engine; a new one empties the KV of the one before, so use one at a time."""
+
+    def __init__(self, pair: TinyPair) -> None:
+        with GgufFile.open(pair.target) as target, GgufFile.open(pair.draft) as draft:
+            self.target = load_model(target)
+            self.draft = load_model(draft)
+            self.tokenizer = Tokenizer.from_gguf(target, None)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.config.vocab_size
+
+    def make(
+        self,
+        drafters: Sequence[Drafter] = (),
+        *,
+        window: int = 7,
+        num_blocks: int = NUM_BLOCKS,
+        has_draft_model: bool = False,
+        **settings: object,
+    ) -> Engine:
+        """An engine with `drafters`, and with the draft model behind them where asked for."""
+        defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
+        samplers: dict = {}
+        if has_draft_model:
+            drafters = (*drafters, DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks))
+        parts = EngineParts(
+            model_name="tiny",
+            target=self.target,
+            tokenizer=self.tokenizer,
+            num_blocks=num_blocks,
+            controller=FixedController(window, "draft-model" if has_draft_model else None),
+            drafters=tuple(drafters),
+            samplers=samplers,
+        )
+        return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts)
+
+
+def request(request_id: str, prompt: Sequence[int], speculation: SpeculationParams | None = None, **sampling: object):
+    """A request for token ids."""
+    return Request(
+        request_id=request_id,
+        prompt_token_ids=list(prompt),
+        sampling=SamplingParams(**sampling),
+        speculation=speculation or SpeculationParams(),
+    )
+
+
+def run(engine: Engine) -> dict[str, list[Output]]:
+    """Steps until nothing is left, checking the blocks at every step; outputs by request id."""
+    outputs: dict[str, list[Output]] = {}
+    while engine.has_unfinished:
+        for output in engine.step():
+            outputs.setdefault(output.request_id, []).append(output)
+        engine.check_integrity()
+    return outputs
+
+
+def token_ids(outputs: list[Output]) -> list[int]:
+    """All tokens of one request, after a check that their indices are without gaps."""
+    tokens: list[int] = []
+    for output in outputs:
+        assert output.first_token_index == len(tokens)
+        tokens += output.token_ids
+    return tokens
+
+
+def answer(outputs: list[Output]) -> tuple[object, ...]:
+    """All that must not depend on speculation: tokens, text, finish and stop reason, bits of the log-probabilities."""
+    last = outputs[-1]
+    logprobs = [(entry.token_id, entry.logprob.hex()) for output in outputs for entry in output.logprobs or ()]
+    text = "".join(output.text for output in outputs)
+    return token_ids(outputs), text, last.finish_reason, last.stop_reason, logprobs

@@ -1,0 +1,172 @@
+"""The promise: the same tokens, text, finish reasons and log-probability bits, whatever is drafted or cached."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.engine.engine_factory import EngineFactory, answer, request, run
+from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
+
+from paceline.core import FinishReason, SpeculationMode, SpeculationParams
+from paceline.speculation import NgramDrafter
+
+SAMPLINGS = {
+    "greedy": {"temperature": 0.0},
+    "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 1234},
+    "penalized": {"temperature": 0.7, "top_k": 20, "repetition_penalty": 1.2, "frequency_penalty": 0.4, "seed": 5},
+}
+
+
+def prompts(seed: int, count: int, vocab_size: int = 256) -> list[list[int]]:
+    """Prompts of mixed lengths; some begin alike (prefix cache), some repeat themselves (n-gram)."""
+    generator = random.Random(seed)
+    shared = [generator.randrange(32, 127) for _ in range(40)]
+    result = []
+    for index in range(count):
+        own = [generator.randrange(32, 127) for _ in range(generator.choice([1, 3, 17, 33, 50]))]
+        result.append([shared[:36] + own, own, own * 2][index % 3])
+    return result
+
+
+def mixed_requests(sampling: dict[str, object]) -> list[object]:
+    """Six requests that end in different ways."""
+    texts = prompts(1, 6)
+    endings = [
+        {"max_tokens": 40},
+        {"max_tokens": 23, "stop": ("e", "qz")},
+        {"max_tokens": 37, "num_logprobs": 2},
+        {"max_tokens": 31, "stop_token_ids": (101, 110), "min_tokens": 9},
+        {"max_tokens": 1},
+        {"max_tokens": 29, "stop": (" the", "th", "\n\n"), "include_stop_in_output": True},
+    ]
+    merged = [sampling | {"num_logprobs": 0} | ending for ending in endings]
+    return [request(f"r{i}", text, **options) for i, (text, options) in enumerate(zip(texts, merged, strict=True))]
+
+
+def answers_of(engine, requests):
+    for item in requests:
+        engine.add(item)
+    return {request_id: answer(outputs) for request_id, outputs in run(engine).items()}
+
+
+class Plain:
+    """What plain decoding says to `mixed_requests`, one at a time, and to the same without any end: the future."""
+
+    def __init__(self, engines: EngineFactory, sampling: dict[str, object]) -> None:
+        self.requests = mixed_requests(sampling)
+        self.answers: dict[str, tuple[object, ...]] = {}
+        self.futures: dict[tuple[int, ...], list[int]] = {}
+        engine = engines.make(window=0, has_prefix_cache=False, max_batch_size=1)
+        for item in self.requests:
+            self.answers |= answers_of(engine, [item])
+            endless = request(item.request_id, item.prompt_token_ids, **sampling, max_tokens=70, ignore_eos=True)
+            self.futures[tuple(item.prompt_token_ids)] = answers_of(engine, [endless])[item.request_id][0]
+
+
+@pytest.fixture(scope="module", params=SAMPLINGS)
+def plain(request: pytest.FixtureRequest, engines: EngineFactory) -> Plain:
+    return Plain(engines, SAMPLINGS[request.param])
+
+
+def test_plain_decoding_ends_in_every_way(plain):
+    reasons = {answer[2:4] for answer in plain.answers.values()}
+    assert (FinishReason.LENGTH, None) in reasons
+    assert any(reason is FinishReason.STOP for reason, _ in reasons)
+
+
+def test_plain_batches_say_the_same(engines, plain):
+    engine = engines.make(window=0, max_batch_size=4)
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert engine.stats().num_draft_tokens == 0
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 16])
+@pytest.mark.parametrize("drafter_type", [WrongDrafter, RightDrafter, PartlyRightDrafter, TreeDrafter])
+def test_scripted_drafts_change_nothing(engines, plain, drafter_type, window):
+    drafter = drafter_type(plain.futures, engines.vocab_size, seed=window)
+    engine = engines.make([drafter], window=window, max_batch_size=4)
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert drafter.lengths == {}
+    stats = engine.stats()
+    assert stats.num_draft_tokens > 0
+    if drafter_type is WrongDrafter:
+        assert stats.num_accepted_tokens == 0
+    else:
+        assert stats.num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("window", [1, 3, 7, 16])
+def test_real_drafters_change_nothing(engines, plain, window):
+    engine = engines.make([NgramDrafter()], window=window, has_draft_model=True, max_batch_size=3)
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert engine.stats().num_accepted_tokens > 0
+
+
+def test_right_drafts_save_steps(engines, plain):
+    drafter = RightDrafter(plain.futures, engines.vocab_size)
+    engine = engines.make([drafter], window=7, max_batch_size=1)
+    item = plain.requests[0]
+    engine.add(item)
+    speculation = run(engine)[item.request_id][-1].speculation
+    assert speculation.num_steps == 1 + -(-39 // 8)
+    assert speculation.by_drafter == {"right": (speculation.num_draft_tokens, speculation.num_accepted_tokens)}
+    assert speculation.num_accepted_tokens == 40 - speculation.num_steps
+
+
+def test_joins_aborts_and_preemption_change_nothing(engines, plain):
+    drafter = TreeDrafter(plain.futures, engines.vocab_size, seed=3)
+    engine = engines.make([drafter], window=6, num_blocks=10, context_window_size=144, max_batch_size=4)
+    generator = random.Random(8)
+    waiting = [
+        *plain.requests,
+        *(
+            request(f"gone{i}", item.prompt_token_ids, max_tokens=60, temperature=0.0)
+            for i, item in enumerate(plain.requests[:3])
+        ),
+    ]
+    generator.shuffle(waiting)
+    outputs: dict[str, list[object]] = {}
+    num_steps = 0
+    while waiting or engine.has_unfinished:
+        if waiting and generator.random() < 0.4:
+            engine.add(waiting.pop())
+        if num_steps % 9 == 8:
+            engine.abort(f"gone{generator.randrange(3)}")
+        for output in engine.step():
+            outputs.setdefault(output.request_id, []).append(output)
+        engine.check_integrity()
+        num_steps += 1
+    assert engine.stats().num_preemptions > 0
+    assert drafter.lengths == {}
+    assert {name: answer(outputs[name]) for name in plain.answers} == plain.answers
+    assert all(outputs[f"gone{i}"][-1].finish_reason is not None for i in range(3))
+
+
+def test_a_warm_prefix_cache_changes_nothing(engines, plain):
+    engine = engines.make([NgramDrafter()], window=4, max_batch_size=2)
+    cold = answers_of(engine, plain.requests)
+    hits = engine.stats().num_prefix_hit_tokens
+    warm = answers_of(engine, plain.requests)
+    assert engine.stats().num_prefix_hit_tokens > hits
+    assert cold == warm == plain.answers
+    engine.clear_prefix_cache()
+    assert answers_of(engine, plain.requests) == plain.answers
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_chunks_of_the_prompt_change_nothing(engines, plain, chunk):
+    engine = engines.make(window=0, prefill_chunk_size=chunk, max_batch_size=6)
+    assert answers_of(engine, plain.requests) == plain.answers
+
+
+def test_a_request_may_decline_or_limit_speculation(engines, plain):
+    drafter = RightDrafter(plain.futures, engines.vocab_size)
+    engine = engines.make([drafter], window=7)
+    first, second = plain.requests[0], plain.requests[2]
+    engine.add(request("off", first.prompt_token_ids, SpeculationParams(mode=SpeculationMode.OFF), max_tokens=30))
+    engine.add(request("two", second.prompt_token_ids, SpeculationParams(max_window=2), max_tokens=30, temperature=0.0))
+    outputs = run(engine)
+    assert outputs["off"][-1].speculation.num_draft_tokens == 0
+    assert outputs["off"][-1].speculation.num_steps == 30
+    assert max(len(output.token_ids) for output in outputs["two"]) <= 3
