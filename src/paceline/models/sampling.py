@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections.abc
 from dataclasses import dataclass
 
-from paceline import _native
+import paceline._native as _native
 from paceline.core import Float32Array, SamplingParams, Sequence, TokenLogprob
 from paceline.core.errors import InvalidRequestError, PacelineError
 
