@@ -21,13 +21,14 @@ from paceline.gateway.openai.chat import create_chat_completion
 from paceline.gateway.openai.completions import create_completion
 from paceline.gateway.openai.parsing import Body, parse_body
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+from paceline.gateway.openapi import DocumentedApp, body_of
 
 _OWNER = "paceline"
 
 
 def create_app(gateway: Gateway) -> FastAPI:
     """The app of one gateway; nothing is shared between apps."""
-    app = FastAPI(title="Paceline", version=paceline.__version__, docs_url="/docs", redoc_url=None)
+    app = DocumentedApp(title="Paceline", version=paceline.__version__, docs_url="/docs", redoc_url=None)
     app.state.gateway = gateway
     app.include_router(_openai_routes())
     app.include_router(_operator_routes())
@@ -60,15 +61,10 @@ def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body
     return parse
 
 
-def _documented(schema: type[Body]) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema.model_json_schema(ref_template="#/components/schemas/{model}")}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 def _openai_routes() -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["openai"])
 
-    @routes.post("/chat/completions", openapi_extra=_documented(ChatCompletionRequest))
+    @routes.post("/chat/completions", openapi_extra=body_of(ChatCompletionRequest))
     async def chat_completions(
         request: Request,
         gateway: Served,
@@ -76,7 +72,7 @@ def _openai_routes() -> APIRouter:
     ) -> Response:
         return await until_disconnect(request.receive, create_chat_completion(gateway, body))
 
-    @routes.post("/completions", openapi_extra=_documented(CompletionRequest))
+    @routes.post("/completions", openapi_extra=body_of(CompletionRequest))
     async def completions(
         request: Request, gateway: Served, body: Annotated[CompletionRequest, Depends(_body_of(CompletionRequest))]
     ) -> Response:

@@ -1,0 +1,125 @@
+"""`ServerProcess`: `paceline.gateway.serve` in a process of its own, with its log read as it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from paceline.config import EngineConfig, GatewayConfig
+
+PATIENCE_S = 120.0
+_SCRIPT = """
+import sys
+from paceline.config import EngineConfig, GatewayConfig
+from paceline.core.errors import PacelineError
+from paceline.gateway import serve
+
+try:
+    serve(EngineConfig.model_validate_json(sys.argv[1]), GatewayConfig.model_validate_json(sys.argv[2]))
+except PacelineError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """The condition's first true value; fails where that takes absurdly long."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited in vain until {what}")
+
+
+def is_alive(process_id: int) -> bool:
+    """Whether the process exists and is not a zombie."""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+class ServerProcess:
+    """A server on a free port; its sockets lie below `directory`. Leaving the context ends it."""
+
+    def __init__(self, directory: Path, engine: EngineConfig, gateway: GatewayConfig | None = None) -> None:
+        settings = (gateway or GatewayConfig(port=0)).model_copy(update={"log_format": "json"})
+        self.temporary_dir = directory / "tmp"
+        self.temporary_dir.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "TMPDIR": str(self.temporary_dir), "PACELINE_CACHE_DIR": str(directory / "cache")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT, engine.model_dump_json(), settings.model_dump_json()],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read_log)
+        self._reader.start()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log's entries of that event."""
+        entries = [json.loads(line) for line in list(self.log) if line.startswith("{")]
+        return [entry for entry in entries if entry["event"] == name]
+
+    def wait_ready(self) -> Self:
+        """Returns once the log says so."""
+        wait_until(lambda: self.events("ready") or self.process.poll() is not None, "the server is ready")
+        assert self.process.poll() is None, "\n".join(self.log)
+        return self
+
+    @property
+    def url(self) -> str:
+        """The server's address without the path."""
+        url: str = self.events("ready")[0]["url"]
+        return url.removesuffix("/v1")
+
+    @property
+    def engine_process_id(self) -> int:
+        """The latest engine's process."""
+        process_id: int = self.events("engine starting")[-1]["process_id"]
+        return process_id
+
+    def metrics(self) -> dict[str, float]:
+        """Samples of /metrics by name, those of several labels added up."""
+        text = httpx.get(f"{self.url}/metrics", timeout=PATIENCE_S).text
+        totals: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+        return totals
+
+    def wait_for_end(self) -> int:
+        """The exit code, once the process has ended and its whole log is read."""
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.wait_for_end()
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            self.log.extend(iter(stream.readline, ""))
