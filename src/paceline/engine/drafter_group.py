@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.speculation import Drafter
@@ -38,7 +39,7 @@ class DrafterGroup:
         new = [sequence for sequence in current if sequence not in self._followed]
         self._followed = current
         for drafter in list(self._drafters.values()):
-            self._guard(drafter, lambda drafter=drafter: _exchange(drafter, gone, new))
+            self._guard(drafter, partial(_exchange, drafter, gone, new))
 
     def propose_free(self, sequences: list[Sequence], windows: list[int]) -> list[Draft]:
         """The longest draft of any free drafter for each sequence, at most its window."""
@@ -64,7 +65,7 @@ class DrafterGroup:
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Shows every drafter the verdicts of the sequences that go on; their tokens are committed."""
         for drafter in list(self._drafters.values()):
-            self._guard(drafter, lambda drafter=drafter: drafter.observe(sequences, verdicts))
+            self._guard(drafter, partial(drafter.observe, sequences, verdicts))
 
     def _propose(self, drafter: Drafter, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         if not sequences:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paceline.checkpoint import GgufFile, ResolvedModel, default_cache_dir, resolve_model
 from paceline.config import DrafterName, EngineConfig
 from paceline.core.errors import ConfigError, VocabularyMismatchError
-from paceline.engine.memory import available_memory_bytes, context_window_size, num_kv_blocks
+from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
 from paceline.models import NativeModel, read_model_config
 from paceline.models.sampling import RowSampler
@@ -76,8 +76,9 @@ def load_model(resolved: ResolvedModel, config: EngineConfig) -> LoadedModel:
     """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back."""
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
+        check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
         tokenizer = Tokenizer.from_gguf(gguf, default_cache_dir(os.environ) / "tokenizers")
-        num_threads = config.num_threads or os.cpu_count() or 1
+        num_threads = config.num_threads or len(os.sched_getaffinity(0))
         model = NativeModel(gguf, model_config, num_threads=num_threads, block_size=config.block_size)
         gguf.release_pages()
     _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)

@@ -27,6 +27,15 @@ def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
     return model.max_context
 
 
+def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:
+    """Raises InsufficientMemoryError where the weights of a model file of `size_bytes` have no room."""
+    if size_bytes > available_bytes:
+        raise InsufficientMemoryError(
+            f"the weights of {name} need {size_bytes / _MIB:.0f} MiB, but only {available_bytes / _MIB:.0f} MiB are "
+            "free; choose a smaller model"
+        )
+
+
 def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int, available_bytes: int) -> int:
     """Blocks for all sequences of a full batch at full length, or as many as the memory holds.
 

@@ -1,0 +1,128 @@
+"""What an engine loads for its settings: drafters, KV memory, context, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.tiny_gguf import write_tiny_gguf
+
+from paceline.config import EngineConfig
+from paceline.core import SamplingParams
+from paceline.core.errors import (
+    CheckpointError,
+    ConfigError,
+    InsufficientMemoryError,
+    ModelNotFoundError,
+    VocabularyMismatchError,
+)
+from paceline.engine import Engine
+from paceline.engine.loading import choose_drafters
+from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "default_draft", "names"),
+    [
+        ({}, None, ("ngram",)),
+        ({}, "small", ("ngram", "draft-model")),
+        ({"draft_model": "mine"}, None, ("ngram", "draft-model")),
+        ({"drafters": ("ngram",), "draft_model": "mine"}, "small", ("ngram",)),
+        ({"drafters": ()}, "small", ()),
+        ({"num_speculative_tokens": 0}, "small", ()),
+    ],
+)
+def test_the_drafters_that_run(settings, default_draft, names):
+    assert choose_drafters(EngineConfig(model="m", **settings), default_draft) == names
+
+
+def test_a_draft_model_that_nobody_knows_is_an_error():
+    with pytest.raises(ConfigError, match="no draft model is known for m"):
+        choose_drafters(EngineConfig(model="m", drafters=("draft-model",)), None)
+
+
+def test_kv_memory_holds_a_full_batch_or_what_fits():
+    config = EngineConfig(model="m", max_batch_size=4)
+    assert num_kv_blocks(config, 160, 1 * MIB, 1000 * MIB) == 40
+    assert num_kv_blocks(config, 160, 1 * MIB, 20 * MIB) == 18
+    explicit = EngineConfig(model="m", max_batch_size=4, kv_cache_size_bytes=12 * MIB)
+    assert num_kv_blocks(explicit, 160, 1 * MIB, 1000 * MIB) == 12
+
+
+def test_a_context_larger_than_memory_is_an_error():
+    with pytest.raises(InsufficientMemoryError, match="160 tokens needs 10 MiB, but free memory allows 9 MiB"):
+        num_kv_blocks(EngineConfig(model="m"), 160, 1 * MIB, 10 * MIB)
+    small = EngineConfig(model="m", kv_cache_size_bytes=5 * MIB)
+    with pytest.raises(InsufficientMemoryError, match="kv_cache_size_bytes allows 5 MiB"):
+        num_kv_blocks(small, 160, 1 * MIB, 1000 * MIB)
+
+
+def test_weights_larger_than_memory_are_an_error():
+    check_weights_fit("big", 10 * MIB, 10 * MIB)
+    with pytest.raises(InsufficientMemoryError, match="the weights of big need 11 MiB, but only 10 MiB are free"):
+        check_weights_fit("big", 11 * MIB, 10 * MIB)
+
+
+def test_available_memory_is_the_control_groups_where_that_is_less(tmp_path):
+    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
+    proc.mkdir()
+    cgroup.mkdir()
+    (proc / "meminfo").write_text("MemTotal:  8192 kB\nMemAvailable:  4096 kB\n")
+    assert available_memory_bytes(proc, cgroup) == 4 * MIB
+    (cgroup / "memory.current").write_text(f"{1 * MIB}\n")
+    (cgroup / "memory.max").write_text("max\n")
+    assert available_memory_bytes(proc, cgroup) == 4 * MIB
+    (cgroup / "memory.max").write_text(f"{3 * MIB}\n")
+    assert available_memory_bytes(proc, cgroup) == 2 * MIB
+    assert available_memory_bytes() > 0
+
+
+def config_of(pair, **settings):
+    defaults = {"model": str(pair.target), "draft_model": str(pair.draft), "context_window_size": 128}
+    return EngineConfig(**(defaults | {"num_threads": 1, "max_batch_size": 2} | settings))
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PACELINE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_an_engine_from_files_answers(tiny_pair):
+    engine = Engine(config_of(tiny_pair))
+    assert engine.model_name == "target"
+    assert engine.draft_model_name == "draft"
+    assert engine.drafter_names == ("ngram", "draft-model")
+    assert engine.stats().num_blocks == 16
+    (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))
+    assert len(completion.token_ids) == 20
+    assert completion.speculation.num_accepted_tokens > 0
+
+
+def test_the_context_is_cut_to_the_models_unless_asked_for(tmp_path):
+    path = write_tiny_gguf(tmp_path / "short.gguf", "llama", "Q4_K", context_length=64)
+    assert Engine(EngineConfig(model=str(path), num_threads=1)).context_window_size == 64
+    with pytest.raises(ConfigError, match="context_window_size is 65, but tiny llama was made for at most 64 tokens"):
+        Engine(EngineConfig(model=str(path), num_threads=1, context_window_size=65))
+
+
+def test_a_draft_of_another_vocabulary_is_refused(tiny_pair, tmp_path):
+    other = write_tiny_gguf(tmp_path / "other.gguf", "qwen2", "Q4_K", vocab_size=300)
+    with pytest.raises(VocabularyMismatchError, match="draft model other has another vocabulary than target"):
+        Engine(config_of(tiny_pair, draft_model=str(other)))
+
+
+def test_a_kv_cache_too_small_for_one_context_is_refused(tiny_pair):
+    with pytest.raises(InsufficientMemoryError, match="kv_cache_size_bytes allows"):
+        Engine(config_of(tiny_pair, kv_cache_size_bytes=1000))
+
+
+def test_a_model_that_is_not_there_is_refused():
+    with pytest.raises(ModelNotFoundError):
+        Engine(EngineConfig(model="no-such-model", is_offline=True))
+
+
+def test_a_truncated_model_is_refused(tiny_pair, tmp_path):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(tiny_pair.target.read_bytes()[:100_000])
+    with pytest.raises(CheckpointError):
+        Engine(EngineConfig(model=str(broken)))
