@@ -8,6 +8,7 @@ from tests.engine.scripted_drafters import FailingDrafter, RightDrafter
 
 from paceline.core import FinishReason, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.engine.text_stream import Progress, TextStream
 from paceline.speculation import NgramDrafter
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
@@ -261,6 +262,26 @@ def test_a_failing_drafter_costs_nobody_a_token(engines, caplog):
     assert token_ids(run(engine)["r"]) == plain_tokens(engines, 20)
     assert engine.drafter_names == ()
     assert "drafter failing failed and is switched off" in caplog.text
+
+
+class BrokenStream(TextStream):
+    """Stands for a defect that shows with one request only."""
+
+    def push(self, token_id: int) -> Progress:
+        raise RuntimeError("the scripted defect")
+
+
+def test_a_defect_in_one_commit_ends_that_request_alone(engines, caplog):
+    engine = engines.make()
+    engine.add(request("good", PROMPT, max_tokens=5, **GREEDY))
+    engine.add(request("bad", PROMPT, max_tokens=5, **GREEDY))
+    bad = engine._generations["bad"]
+    bad.stream = BrokenStream(bad.sequence.request, engine.tokenizer, 5)
+    outputs = run(engine)
+    assert outputs["bad"][-1].finish_reason is FinishReason.ERROR
+    assert outputs["bad"][-1].error == "internal error: the scripted defect"
+    assert len(token_ids(outputs["good"])) == 5
+    assert "request bad ends with an error" in caplog.text
 
 
 def test_stats_add_up(engines):

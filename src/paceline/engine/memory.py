@@ -19,7 +19,7 @@ def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
     """
     if config.context_window_size <= model.max_context:
         return config.context_window_size
-    if "context_window_size" in config.model_fields_set:
+    if config.context_window_size != EngineConfig.model_fields["context_window_size"].default:
         raise ConfigError(
             f"context_window_size is {config.context_window_size}, but {model.name} was made for at most "
             f"{model.max_context} tokens; choose a smaller one"
