@@ -93,9 +93,11 @@ std::vector<uint64_t> hash_rows(const LogitRows& logits, const std::vector<int64
 }
 
 std::vector<uint32_t> philox_words(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key) {
-  uint32_t words[4][1] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
+  paceline::PhiloxWord words[4] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
   paceline::philox(words, key[0], key[1]);
-  return {words[0][0], words[1][0], words[2][0], words[3][0]};
+  std::vector<uint32_t> result;
+  for (const paceline::PhiloxWord word : words) result.push_back(static_cast<uint32_t>(word.value));
+  return result;
 }
 
 }  // namespace

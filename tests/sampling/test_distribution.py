@@ -17,7 +17,6 @@ OUTPUT = [1, 1, 7]
 CASES = {
     "plain": SamplingParams(),
     "temperature": SamplingParams(temperature=0.6),
-    "hot": SamplingParams(temperature=3.0),
     "top_k": SamplingParams(top_k=5),
     "top_p": SamplingParams(top_p=0.8),
     "min_p": SamplingParams(min_p=0.1),
