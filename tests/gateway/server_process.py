@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -53,12 +54,12 @@ def is_alive(process_id: int) -> bool:
 
 
 class ServerProcess:
-    """A server on a free port; its sockets lie below `directory`. Leaving the context ends it."""
+    """A server that caches in `directory` and has its sockets in `temporary_dir`. Leaving the context ends it."""
 
     def __init__(self, directory: Path, engine: EngineConfig, gateway: GatewayConfig | None = None) -> None:
         settings = (gateway or GatewayConfig(port=0)).model_copy(update={"log_format": "json"})
-        self.temporary_dir = directory / "tmp"
-        self.temporary_dir.mkdir(parents=True, exist_ok=True)
+        self._temporary_dir = tempfile.TemporaryDirectory(prefix="pl-")  # short, as paths of sockets must be
+        self.temporary_dir = Path(self._temporary_dir.name)
         environment = {**os.environ, "TMPDIR": str(self.temporary_dir), "PACELINE_CACHE_DIR": str(directory / "cache")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", _SCRIPT, engine.model_dump_json(), settings.model_dump_json()],
@@ -118,6 +119,7 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.wait_for_end()
+        self._temporary_dir.cleanup()
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None

@@ -31,7 +31,7 @@ from paceline.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 2
-_MAX_SOCKET_DIR_LENGTH = 80  # a socket's path has at most 107 bytes
+_MAX_SOCKET_DIR_LENGTH = 92  # a socket's path, this and `/engine-<epoch>`, has at most 107 bytes
 
 
 def serve(engine_config: EngineConfig, gateway_config: GatewayConfig) -> None:
