@@ -156,6 +156,17 @@ def test_a_full_queue_is_a_429(lasting_server: ServerProcess) -> None:
     assert refused.json()["error"]["code"] == "queue_full"
 
 
+def test_an_engine_that_hangs_is_replaced(config: EngineConfig, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, config, GatewayConfig(port=0, engine_timeout_s=3.0)) as server:
+        engine = server.wait_ready().engine_process_id
+        os.kill(engine, signal.SIGSTOP)
+        response = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a"}, timeout=PATIENCE_S)
+        assert response.json()["error"]["code"] == "engine_crashed"
+        assert answers(server)
+        assert server.engine_process_id != engine
+        assert len(server.events("engine hangs")) == 1
+
+
 @pytest.mark.parametrize("is_keyboard", [True, False])
 def test_a_signal_ends_both_processes_cleanly(server: ServerProcess, is_keyboard: bool) -> None:
     engine = server.engine_process_id

@@ -41,7 +41,8 @@ class GatewayConfig(BaseModel):
     """The HTTP side. `served_model_name` None means the model's catalog or file name.
 
     `max_queued_requests` bounds the requests that wait for their first token. `ready_timeout_s` is how long a request
-    waits for an engine that is starting; `shutdown_grace_s` how long open responses may go on after a signal.
+    waits for an engine that is starting; `engine_timeout_s` after how long a silence, more than the longest step, an
+    engine is taken for dead; `shutdown_grace_s` how long open responses may go on after a signal.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,5 +53,6 @@ class GatewayConfig(BaseModel):
     max_queued_requests: int = Field(default=256, ge=1)
     max_body_size_bytes: int = Field(default=16 * 2**20, ge=1)
     ready_timeout_s: float = Field(default=60.0, gt=0)
+    engine_timeout_s: float = Field(default=600.0, gt=0)
     shutdown_grace_s: float = Field(default=5.0, ge=0)
     log_format: Literal["plain", "json"] = "plain"

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class EngineHandle:
         self._process = process
         self._socket = socket
         self._address = address
+        self._heard_s = time.monotonic()
 
     @classmethod
     async def start(
@@ -71,7 +73,14 @@ class EngineHandle:
 
     async def receive(self) -> FromEngine:
         """The next message."""
-        return decode_from_engine(await self._socket.recv())
+        data = await self._socket.recv()
+        self._heard_s = time.monotonic()
+        return decode_from_engine(data)
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the last message."""
+        return time.monotonic() - self._heard_s
 
     async def wait(self) -> str:
         """How the process ended, once it has."""

@@ -89,6 +89,7 @@ class _Service:
                 self._metrics,
                 socket_dir=socket_dir,
                 log_format=self._gateway_config.log_format,
+                engine_timeout_s=self._gateway_config.engine_timeout_s,
             )
             supervising = asyncio.create_task(supervisor.run())
             announcing = asyncio.create_task(self._announce(client, tokenizer))

@@ -18,7 +18,7 @@ import zmq.asyncio
 from paceline.config import EngineConfig
 from paceline.core import errors
 from paceline.core.errors import PacelineError
-from paceline.core.messages import Failed, Fatal, FromEngine, Outputs, Ready
+from paceline.core.messages import Failed, Fatal, FromEngine, Outputs, Ping, Ready
 from paceline.gateway.engine_client import EngineClient
 from paceline.gateway.engine_handle import EngineHandle
 from paceline.gateway.errors import engine_crashed
@@ -29,6 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 _FIRST_DELAY_S = 0.5
 _MAX_DELAY_S = 30.0
 _HEALTHY_AFTER_S = 60.0
+_PINGS_PER_TIMEOUT = 4
 _ERROR_KINDS = MappingProxyType(
     {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, PacelineError)}
 )
@@ -60,12 +61,14 @@ class Supervisor:
         *,
         socket_dir: Path,
         log_format: LogFormat,
+        engine_timeout_s: float,
     ) -> None:
         self._config = config
         self._client = client
         self._metrics = metrics
         self._socket_dir = socket_dir
         self._log_format = log_format
+        self._engine_timeout_s = engine_timeout_s
 
     async def run(self) -> None:
         """Never returns; raises the engine's own error where the first one could not start."""
@@ -95,15 +98,26 @@ class Supervisor:
     async def _attend(self, engine: EngineHandle) -> PacelineError:
         receiving = asyncio.create_task(self._receive(engine))
         ending = asyncio.create_task(engine.wait())
+        watching = asyncio.create_task(self._watch(engine))
         try:
             await asyncio.wait((receiving, ending), return_when=asyncio.FIRST_COMPLETED)
             if receiving.done():
                 return receiving.result()
         finally:
-            receiving.cancel()
-            ending.cancel()
-            await asyncio.gather(receiving, ending, return_exceptions=True)
+            for task in (receiving, ending, watching):
+                task.cancel()
+            await asyncio.gather(receiving, ending, watching, return_exceptions=True)
         return await self._last_words(engine, ending.result())
+
+    async def _watch(self, engine: EngineHandle) -> None:
+        """Kills an engine that was ready and then says nothing for too long, not even to a ping."""
+        for number in itertools.count():
+            await asyncio.sleep(self._engine_timeout_s / _PINGS_PER_TIMEOUT)
+            if self._client.is_ready and engine.silence_s > self._engine_timeout_s:
+                log_event(_LOGGER, "engine hangs", level=logging.ERROR, silence_s=engine.silence_s)
+                engine.kill()
+                return
+            engine.send(Ping(number))
 
     async def _receive(self, engine: EngineHandle) -> PacelineError:
         while True:
