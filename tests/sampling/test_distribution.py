@@ -82,6 +82,22 @@ def test_neighbouring_positions_are_independent():
     assert oracle.chi_square_p_value(pairs, np.full(16, 1 / 16)) > 1e-4
 
 
+@pytest.mark.parametrize("spread", [0.1, 0.5, 1.5])
+def test_two_models_with_the_same_noise_agree_as_often_as_the_design_says(spread):
+    num_draws = 50_000
+    params = SamplingParams()
+    pair = random_logits(2, VOCAB_SIZE, seed=21, spread=1.5)
+    pair[1] = pair[0] + random_logits(1, VOCAB_SIZE, seed=22, spread=spread)[0]
+    target, draft = (
+        sample(np.repeat(pair[i : i + 1], num_draws, axis=0), [make_sampler(params, VOCAB_SIZE)] * num_draws, positions)
+        for i, positions in enumerate([list(range(num_draws))] * 2)
+    )
+    agreement = np.mean(np.array(target.token_ids) == np.array(draft.token_ids))
+    first, second = (oracle.distribution(row.astype(np.float64), params) for row in pair)
+    total_variation = np.abs(first - second).sum() / 2
+    assert (1 - total_variation) / (1 + total_variation) - 0.01 <= agreement <= 1 - total_variation + 0.01
+
+
 @pytest.mark.parametrize("vocab_size", [1, 5, 64, 65, 700])
 @pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
 def test_tokens_are_the_ones_of_the_definition(params, vocab_size):

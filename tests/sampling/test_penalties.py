@@ -85,6 +85,14 @@ def test_a_ban_ends_after_min_tokens():
     assert [sample(logits, [sampler], [position]).token_ids[0] for position in (7, 8, 9)] == [5, 5, 11]
 
 
+def test_a_ban_of_every_token_is_refused():
+    with pytest.raises(InvalidRequestError, match="every token") as raised:
+        make_sampler(SamplingParams(min_tokens=1), 4, banned=range(-1, 9))
+    assert raised.value.param == "min_tokens"
+    unbanned = make_sampler(SamplingParams(temperature=0.0), 4, banned=range(4))
+    assert sample(np.zeros((1, 4), np.float32), [unbanned], [0]).token_ids == [0]
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

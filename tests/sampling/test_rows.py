@@ -158,9 +158,6 @@ def test_broken_logits_are_an_error(value, index, temperature):
 
 
 def test_a_row_without_a_token_left_is_an_error():
-    sampler = make_sampler(SamplingParams(temperature=0.0, min_tokens=1), 4, banned=range(4))
-    with pytest.raises(PacelineError, match="no token"):
-        sample(np.zeros((1, 4), dtype=np.float32), [sampler], [0])
     with pytest.raises(PacelineError, match="no token"):
         sample(np.full((1, 4), -np.inf, dtype=np.float32), [make_sampler(SamplingParams(), 4)], [0])
 

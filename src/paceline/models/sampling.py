@@ -35,6 +35,11 @@ class RowSampler:
         banned_token_ids: collections.abc.Collection[int] = (),
     ) -> None:
         check_sampling_params(params, vocab_size)
+        banned = {token_id for token_id in banned_token_ids if 0 <= token_id < vocab_size}
+        if params.min_tokens > 0 and len(banned) == vocab_size:
+            raise InvalidRequestError(
+                f"min_tokens is {params.min_tokens}, but every token may end the text", "min_tokens"
+            )
         self.num_logprobs = params.num_logprobs
         self.native = _native.RowSampler(
             list(prompt_token_ids),
@@ -49,7 +54,7 @@ class RowSampler:
             repetition_penalty=params.repetition_penalty,
             logit_bias=list(params.logit_bias.items()),
             min_tokens=params.min_tokens,
-            banned_token_ids=sorted(banned_token_ids),
+            banned_token_ids=sorted(banned),
         )
 
     @classmethod
