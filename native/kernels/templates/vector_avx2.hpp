@@ -113,4 +113,83 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return {_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
 }
 
+// Bytes and exact integer dot products, for GEMM; what each means is said in vector_scalar.hpp --------------------------------
+constexpr bool kCentersEightBits = true;
+
+inline U8x64 load_bytes(const uint8_t* source) {
+  const auto* halves = reinterpret_cast<const __m256i*>(source);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+template <int kShift>
+inline __m256i shift_words(__m256i x) {
+  return kShift >= 0 ? _mm256_srli_epi16(x, kShift >= 0 ? kShift : 0) : _mm256_slli_epi16(x, kShift < 0 ? -kShift : 0);
+}
+template <int kShift, int kMask>
+inline U8x64 extract_bits(U8x64 x) {
+  const __m256i mask = _mm256_set1_epi8(static_cast<char>(kMask));
+  return {_mm256_and_si256(shift_words<kShift>(x.low), mask), _mm256_and_si256(shift_words<kShift>(x.high), mask)};
+}
+template <int kShift, int kMask>
+inline U8x64 insert_bits(U8x64 base, U8x64 x) {
+  const U8x64 bits = extract_bits<kShift, kMask>(x);
+  return {_mm256_or_si256(base.low, bits.low), _mm256_or_si256(base.high, bits.high)};
+}
+inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
+  const __m256i entries = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(entries, index.low), _mm256_shuffle_epi8(entries, index.high)};
+}
+inline __m256i broadcast_four_bytes(const void* source) {
+  int32_t four;
+  std::memcpy(&four, source, sizeof(four));
+  return _mm256_set1_epi32(four);
+}
+// Weights of up to six bits: the sums of four products fit 16 bits (4 * 63 * 127 = 32004).
+inline __m256i dot_pair_narrow(__m256i sum, __m256i first, __m256i second, __m256i first_four, __m256i second_four) {
+  const __m256i words =
+      _mm256_add_epi16(_mm256_maddubs_epi16(first, first_four), _mm256_maddubs_epi16(second, second_four));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+}
+// Weights of eight bits, less 128: their sign moves to the activations, so that maddubs cannot saturate (2 * 128 * 127).
+inline __m256i dot_wide(__m256i sum, __m256i weights, __m256i four) {
+  const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+  const __m256i words = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four, centred));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+}
+template <int kBits>
+inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
+  const __m256i first_four = broadcast_four_bytes(activations);
+  const __m256i second_four = broadcast_four_bytes(activations + 4);
+  if constexpr (kBits == 8) {
+    return {dot_wide(dot_wide(sum.low, first.low, first_four), second.low, second_four),
+            dot_wide(dot_wide(sum.high, first.high, first_four), second.high, second_four)};
+  } else {
+    static_assert(kBits <= 6);
+    return {dot_pair_narrow(sum.low, first.low, second.low, first_four, second_four),
+            dot_pair_narrow(sum.high, first.high, second.high, first_four, second_four)};
+  }
+}
+inline I32x16 load_unsigned_bytes(const uint8_t* source) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+inline I32x16 load_signed_bytes(const uint8_t* source) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+template <int kShift, int kMask>
+inline I32x16 extract_bits(I32x16 x) {
+  const __m256i mask = _mm256_set1_epi32(kMask);
+  return {_mm256_and_si256(_mm256_srli_epi32(x.low, kShift), mask),
+          _mm256_and_si256(_mm256_srli_epi32(x.high, kShift), mask)};
+}
+inline I32x16 make_pairs(I32x16 first, I32x16 second) {
+  return {_mm256_or_si256(first.low, _mm256_slli_epi32(second.low, 16)),
+          _mm256_or_si256(first.high, _mm256_slli_epi32(second.high, 16))};
+}
+inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
+  const __m256i two = broadcast_four_bytes(values);
+  return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(pairs.low, two)),
+          _mm256_add_epi32(sum.high, _mm256_madd_epi16(pairs.high, two))};
+}
+
 }  // namespace paceline::PACELINE_ISA

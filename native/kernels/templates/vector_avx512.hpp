@@ -79,4 +79,58 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.value), _mm512_slli_epi32(n.value, 23)))};
 }
 
+// Bytes and exact integer dot products, for GEMM; what each means is said in vector_scalar.hpp --------------------------------
+constexpr bool kCentersEightBits = false;
+
+inline U8x64 load_bytes(const uint8_t* source) { return {_mm512_loadu_si512(source)}; }
+template <int kShift>
+inline __m512i shift_words(__m512i x) {
+  return kShift >= 0 ? _mm512_srli_epi16(x, kShift >= 0 ? kShift : 0) : _mm512_slli_epi16(x, kShift < 0 ? -kShift : 0);
+}
+template <int kShift, int kMask>
+inline U8x64 extract_bits(U8x64 x) {
+  return {_mm512_and_si512(shift_words<kShift>(x.value), _mm512_set1_epi8(static_cast<char>(kMask)))};
+}
+template <int kShift, int kMask>
+inline U8x64 insert_bits(U8x64 base, U8x64 x) {
+  constexpr int kAndOr = 0xea;  // (a & b) | c
+  const __m512i mask = _mm512_set1_epi8(static_cast<char>(kMask));
+  return {_mm512_ternarylogic_epi32(shift_words<kShift>(x.value), mask, base.value, kAndOr)};
+}
+inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
+  const __m512i entries = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm512_shuffle_epi8(entries, index.value)};
+}
+// Written as assembly because compilers split the broadcast from the multiplication, an instruction more for each.
+inline __m512i dot_broadcast_bytes(__m512i sum, __m512i weights, const int8_t* activations) {
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+          : "+v"(sum)
+          : "v"(weights), "m"(*reinterpret_cast<const int8_t(*)[4]>(activations)));
+  return sum;
+}
+template <int kBits>
+inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
+  const __m512i one = dot_broadcast_bytes(sum.value, first.value, activations);
+  return {dot_broadcast_bytes(one, second.value, activations + 4)};
+}
+inline I32x16 load_unsigned_bytes(const uint8_t* source) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};
+}
+inline I32x16 load_signed_bytes(const uint8_t* source) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};
+}
+template <int kShift, int kMask>
+inline I32x16 extract_bits(I32x16 x) {
+  return {_mm512_and_si512(_mm512_srli_epi32(x.value, kShift), _mm512_set1_epi32(kMask))};
+}
+inline I32x16 make_pairs(I32x16 first, I32x16 second) {
+  return {_mm512_or_si512(first.value, _mm512_slli_epi32(second.value, 16))};
+}
+inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
+  __asm__("vpdpwssd %2%{1to16%}, %1, %0"
+          : "+v"(sum.value)
+          : "v"(pairs.value), "m"(*reinterpret_cast<const int16_t(*)[2]>(values)));
+  return sum;
+}
+
 }  // namespace paceline::PACELINE_ISA

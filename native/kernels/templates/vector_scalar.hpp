@@ -133,4 +133,73 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   });
 }
 
+// Bytes and exact integer dot products, for GEMM -----------------------------------------------------------------------------
+// Whether dot_pair takes 8-bit weights as weight - 128 (true) or as they are (false).
+constexpr bool kCentersEightBits = false;
+
+inline U8x64 load_bytes(const uint8_t* source) {
+  U8x64 out;
+  std::memcpy(out.byte, source, sizeof(out.byte));
+  return out;
+}
+// (x >> kShift) & kMask in each byte, to the left where kShift is negative. kMask must leave out the bits that the shift
+// brings in from the neighbour.
+template <int kShift, int kMask>
+inline U8x64 extract_bits(U8x64 x) {
+  for (uint8_t& byte : x.byte) {
+    const unsigned shifted = kShift >= 0 ? unsigned{byte} >> (kShift & 7) : unsigned{byte} << (-kShift & 7);
+    byte = static_cast<uint8_t>(shifted & kMask);
+  }
+  return x;
+}
+// base | extract_bits(x)
+template <int kShift, int kMask>
+inline U8x64 insert_bits(U8x64 base, U8x64 x) {
+  const U8x64 bits = extract_bits<kShift, kMask>(x);
+  for (int i = 0; i < 64; ++i) base.byte[i] |= bits.byte[i];
+  return base;
+}
+// table[index] for each byte; indices are below 16.
+inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
+  for (uint8_t& byte : index.byte) byte = table[byte];
+  return index;
+}
+// sum + two registers of weights (below 2^kBits) times eight consecutive activations (-127..127), lane by lane, exact.
+template <int kBits>
+inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
+  for (int i = 0; i < 64; ++i) {
+    sum.lane[i / 4] += first.byte[i] * activations[i % 4] + second.byte[i] * activations[4 + i % 4];
+  }
+  return sum;
+}
+// Sixteen bytes as integers.
+inline I32x16 load_unsigned_bytes(const uint8_t* source) {
+  I32x16 out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = source[i];
+  return out;
+}
+inline I32x16 load_signed_bytes(const uint8_t* source) {
+  I32x16 out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = static_cast<int8_t>(source[i]);
+  return out;
+}
+// (x >> kShift) & kMask for lanes that are not negative.
+template <int kShift, int kMask>
+inline I32x16 extract_bits(I32x16 x) {
+  for (int32_t& lane : x.lane) lane = lane >> kShift & kMask;
+  return x;
+}
+// Two small integers (0..32767) a lane, as pair_dot takes them.
+inline I32x16 make_pairs(I32x16 first, I32x16 second) {
+  for (int i = 0; i < 16; ++i) first.lane[i] |= second.lane[i] << 16;
+  return first;
+}
+// sum + first * values[0] + second * values[1], exact.
+inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
+  for (int i = 0; i < 16; ++i) {
+    sum.lane[i] += (pairs.lane[i] & 0x7fff) * values[0] + (pairs.lane[i] >> 16) * values[1];
+  }
+  return sum;
+}
+
 }  // namespace paceline::PACELINE_ISA

@@ -1,0 +1,152 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "paceline/kernel_table.hpp"
+
+namespace nb = nanobind;
+
+namespace paceline {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A new array that owns its memory, zero filled.
+template <class Element, size_t kDimensions>
+nb::ndarray<nb::numpy, Element, nb::ndim<kDimensions>> make_array(const size_t (&shape)[kDimensions]) {
+  size_t size = 1;
+  for (const size_t extent : shape) size *= extent;
+  auto elements = std::make_unique<Element[]>(size);
+  nb::capsule owner(elements.get(), [](void* data) noexcept { delete[] static_cast<Element*>(data); });
+  return {elements.release(), kDimensions, shape, owner};
+}
+
+const KernelTable& kernels_named(const std::string& name) {
+  if (const KernelTable* table = find_kernels(name)) return *table;
+  throw std::invalid_argument("instruction set '" + name + "' cannot run on this machine");
+}
+
+PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t inputs) {
+  PackedMatrix matrix = make_packed_matrix(static_cast<GgmlType>(type_id), outputs, inputs);
+  const int64_t expected = outputs * row_bytes(matrix.type, inputs);
+  if (static_cast<int64_t>(data.size()) != expected) {
+    throw std::invalid_argument("a tensor of " + std::to_string(data.size()) + " bytes, but its shape needs " +
+                                std::to_string(expected));
+  }
+  const nb::gil_scoped_release release;
+  pack_blocks(matrix, data.data(), 0, matrix.column_blocks);
+  return matrix;
+}
+
+// Rounded rows that own their memory.
+struct OwnedRows {
+  std::vector<int8_t> values;
+  std::vector<float> scales;
+  std::vector<int16_t> group_sums;
+  QuantizedRows rows;
+};
+
+OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs) {
+  OwnedRows owned;
+  const auto super_blocks = static_cast<size_t>(QuantizedRows::count_super_blocks(static_cast<int64_t>(inputs)));
+  owned.values.resize(num_rows * inputs);
+  owned.scales.resize(num_rows * super_blocks);
+  owned.group_sums.resize(num_rows * (inputs / 16));
+  owned.rows = {static_cast<int64_t>(inputs), static_cast<int64_t>(super_blocks), owned.values.data(),
+                owned.scales.data(), owned.group_sums.data()};
+  for (size_t row = 0; row < num_rows; ++row) {
+    kernels.quantize_row(source + row * inputs, static_cast<int64_t>(row), owned.rows);
+  }
+  return owned;
+}
+
+auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const FloatRows& rows, int64_t block_begin,
+          int64_t block_end) {
+  const KernelTable& kernels = kernels_named(instruction_set);
+  if (static_cast<int64_t>(rows.shape(1)) != weights.inputs) {
+    throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values for weights with " +
+                                std::to_string(weights.inputs) + " inputs");
+  }
+  if (block_begin < 0 || block_end < block_begin || block_end > weights.column_blocks) {
+    throw std::out_of_range("column blocks " + std::to_string(block_begin) + " to " + std::to_string(block_end) + " of " +
+                            std::to_string(weights.column_blocks));
+  }
+  auto out = make_array<float, 2>({rows.shape(0), static_cast<size_t>(weights.outputs)});
+  const auto num_rows = static_cast<int64_t>(rows.shape(0));
+  const nb::gil_scoped_release release;
+  if (weights.is_quantized()) {
+    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1));
+    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, out.data(), weights.outputs);
+  } else {
+    kernels.gemm_float(weights, rows.data(), num_rows, block_begin, block_end, out.data(), weights.outputs);
+  }
+  return out;
+}
+
+nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
+  const KernelTable& kernels = kernels_named(instruction_set);
+  if (rows.shape(1) == 0 || rows.shape(1) % kGroup != 0) {
+    throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values, but they must be a multiple of " +
+                                std::to_string(kGroup));
+  }
+  const size_t num_rows = rows.shape(0);
+  const auto super_blocks = static_cast<size_t>(QuantizedRows::count_super_blocks(static_cast<int64_t>(rows.shape(1))));
+  auto values = make_array<int8_t, 2>({num_rows, rows.shape(1)});
+  auto scales = make_array<float, 2>({num_rows, super_blocks});
+  auto sums = make_array<int16_t, 2>({num_rows, rows.shape(1) / 16});
+  {
+    const nb::gil_scoped_release release;
+    QuantizedRows target{static_cast<int64_t>(rows.shape(1)), static_cast<int64_t>(super_blocks), values.data(),
+                         scales.data(), sums.data()};
+    for (size_t row = 0; row < num_rows; ++row) {
+      kernels.quantize_row(rows.data() + row * rows.shape(1), static_cast<int64_t>(row), target);
+    }
+  }
+  return nb::make_tuple(values, scales, sums);
+}
+
+auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
+  const auto type = static_cast<GgmlType>(type_id);
+  const int64_t expected = row_bytes(type, count);
+  if (static_cast<int64_t>(data.size()) != expected) {
+    throw std::invalid_argument("a row of " + std::to_string(data.size()) + " bytes, but " + std::to_string(count) +
+                                " weights need " + std::to_string(expected));
+  }
+  auto out = make_array<float, 1>({static_cast<size_t>(count)});
+  const nb::gil_scoped_release release;
+  dequantize_row(type, data.data(), count, out.data());
+  return out;
+}
+
+nb::module_ kernels_submodule(nb::module_& module) {
+  if (nb::hasattr(module, "kernels")) return nb::cast<nb::module_>(module.attr("kernels"));
+  return module.def_submodule("kernels", "Single kernels, for tests and benchmarks.");
+}
+
+}  // namespace
+
+void bind_gemm(nb::module_& module) {
+  nb::module_ kernels = kernels_submodule(module);
+  nb::class_<PackedMatrix>(kernels, "PackedMatrix", "A weight matrix repacked for GEMM.")
+      .def_ro("outputs", &PackedMatrix::outputs)
+      .def_ro("inputs", &PackedMatrix::inputs)
+      .def_ro("column_blocks", &PackedMatrix::column_blocks)
+      .def_prop_ro("size_bytes", [](const PackedMatrix& matrix) { return matrix.column_blocks * matrix.block_bytes; });
+  kernels.def("pack", &pack, nb::arg("type_id"), nb::arg("data"), nb::arg("outputs"), nb::arg("inputs"),
+              "Repacks the bytes of a GGUF tensor of `outputs` rows by `inputs`; raises ValueError for what has no layout.");
+  kernels.def("gemm", &gemm, nb::arg("instruction_set"), nb::arg("weights"), nb::arg("rows"), nb::arg("block_begin"),
+              nb::arg("block_end"),
+              "float32 [rows, outputs] of rows float32 [rows, inputs]; columns outside the blocks of 16 stay zero.");
+  kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
+              "Rounds float32 rows: int8 values, float32 scales a 256 inputs, int16 sums of 16 values each.");
+  kernels.def("dequantize_row", &dequantize, nb::arg("type_id"), nb::arg("data"), nb::arg("count"),
+              "float32 [count] of a row's bytes.");
+}
+
+}  // namespace paceline

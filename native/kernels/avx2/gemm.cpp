@@ -1,0 +1,18 @@
+#define PACELINE_ISA avx2
+#include "kernels/templates/gemm.hpp"
+
+#include "kernels/table_parts.hpp"
+
+namespace paceline::avx2 {
+
+// Two rows' chains of dot products are what sixteen registers hold.
+constexpr int kMaxTileRows = 8;
+constexpr int kInterleavedRows = 2;
+
+void fill_gemm_kernels(KernelTable& table) {
+  table.quantize_row = quantize_row;
+  table.gemm_quantized = gemm_quantized<kMaxTileRows, kInterleavedRows>;
+  table.gemm_float = gemm_float<kMaxTileRows>;
+}
+
+}  // namespace paceline::avx2

@@ -1,0 +1,110 @@
+// Repacked weight layouts and the arithmetic that every GEMM kernel follows, bit for bit.
+//
+// LAYOUT. A packed matrix is [column block of 16 outputs][super-block of 256 inputs], each super-block contiguous. Where
+// the inputs are no multiple of 256 (types with blocks of 32) the last super-block holds fewer groups of 32. With G groups
+// a super-block is
+//
+//   integers  [G][planes], kIntegerBytes a group; see below
+//   scales    by kScales, columns fastest:
+//     kHalf                half scale[G][16]
+//     kHalfWithMinimum     half scale[G][16], half minimum[G][16]
+//     kByteWithMinimum     uint8 scale[8][16], uint8 minimum[8][16], half d[16], half dmin[16]
+//     kNibbleWithMinimum   uint8 (scale | minimum << 4)[16][16], half d[16], half dmin[16]
+//     kSignedByte          int8 scale[16][16], half d[16], padding up to 8 * kGroupBytes
+//
+// A register of weights is [16 columns][4 consecutive inputs] of unsigned bytes, what vpdpbusd multiplies; a group of 32
+// inputs unpacks to registers 0..7. The planes of a group hold, for byte (column c, input j of 4) at offset 4 * c + j:
+//   4 bits   4 registers; register r: low nibble = register r of the group, high nibble = register r + 4
+//   1 bit    1 register; bit i = register i of the group
+//   2 bits   2 registers; register h: bits 2i and 2i + 1 = register 4h + i of the group
+//   8 bits   8 registers, as they are
+// Integers of 5 and 6 bits are a plane of 4 and one of the upper bits, of 3 bits a plane of 2 and one of 1. The stored
+// integer is weight integer + kZeroPoint (IQ4_NL: an index into its table). Columns beyond the matrix are zero bytes:
+// weight 0.
+//
+// ARITHMETIC of a result (row, column); `fma` rounds once, the int32 dot products are exact:
+//   total = 0
+//   for each super-block b in order:
+//     partial = 0
+//     for each group g of kScaleInputs inputs in order:
+//       dot = sum over the group of weight integer * activation integer
+//       partial = fma(float(dot), weight_scale_g, partial)
+//       kHalfWithMinimum: partial = fma(float(sum of the group's activation integers), minimum_g, partial)
+//     kByteWithMinimum, kNibbleWithMinimum:
+//       M = sum over g of integer minimum_g * (sum of the group's activation integers)
+//       partial = fma(float(M), -float(dmin), partial)
+//     total = fma(partial, activation_scale_b, total)
+// weight_scale_g is float(scale_g), or float(d) * float(scale_g) rounded once. Lanes are columns, so nothing depends on
+// the other rows of a pass, on the range of columns or on the instruction set.
+//
+// Activations, for each row and super-block: largest = max |x|; inverse = 127 / largest; scale = largest / 127 and
+// integer = round half to even of (x * inverse); where `inverse` overflows (largest is 0 or below 4e-37) all are 0.
+//
+// FLOAT WEIGHTS (F32, F16, BF16): [column block][input][16 columns]; total = fma(weight, activation, total) over inputs in
+// order.
+#pragma once
+
+#include <cstdint>
+
+#include "paceline/ggml_type.hpp"
+
+namespace paceline {
+
+enum class ScaleKind { kHalf, kHalfWithMinimum, kByteWithMinimum, kNibbleWithMinimum, kSignedByte };
+
+// Kernels compiled for other instruction sets include this and must share no code with the rest: constants only, and one
+// template that is instantiated with a closure type of the includer.
+template <int stored_bits, int weight_bits, int zero_point, int scale_inputs, ScaleKind scales, int scale_bytes>
+struct LayoutConstants {
+  static constexpr int kStoredBits = stored_bits;
+  static constexpr int kWeightBits = weight_bits;  // of an unpacked integer
+  static constexpr int kZeroPoint = zero_point;
+  static constexpr int kScaleInputs = scale_inputs;
+  static constexpr ScaleKind kScales = scales;
+  static constexpr int kIntegerBytes = 64 * stored_bits;           // of 16 columns by 32 inputs
+  static constexpr int kGroupBytes = kIntegerBytes + scale_bytes;  // with their share of the scales
+};
+
+template <GgmlType type>
+struct Layout;
+
+// clang-format off
+template <> struct Layout<GgmlType::kQ8_0>   : LayoutConstants<8, 8, 128, 32, ScaleKind::kHalf, 32> {};
+template <> struct Layout<GgmlType::kQ4_0>   : LayoutConstants<4, 4,   8, 32, ScaleKind::kHalf, 32> {};
+template <> struct Layout<GgmlType::kQ4_1>   : LayoutConstants<4, 4,   0, 32, ScaleKind::kHalfWithMinimum, 64> {};
+template <> struct Layout<GgmlType::kQ5_0>   : LayoutConstants<5, 5,  16, 32, ScaleKind::kHalf, 32> {};
+template <> struct Layout<GgmlType::kQ5_1>   : LayoutConstants<5, 5,   0, 32, ScaleKind::kHalfWithMinimum, 64> {};
+template <> struct Layout<GgmlType::kIQ4_NL> : LayoutConstants<4, 8, 128, 32, ScaleKind::kHalf, 32> {};
+template <> struct Layout<GgmlType::kQ2_K>   : LayoutConstants<2, 2,   0, 16, ScaleKind::kNibbleWithMinimum, 40> {};
+template <> struct Layout<GgmlType::kQ3_K>   : LayoutConstants<3, 3,   4, 16, ScaleKind::kSignedByte, 36> {};
+template <> struct Layout<GgmlType::kQ4_K>   : LayoutConstants<4, 4,   0, 32, ScaleKind::kByteWithMinimum, 40> {};
+template <> struct Layout<GgmlType::kQ5_K>   : LayoutConstants<5, 5,   0, 32, ScaleKind::kByteWithMinimum, 40> {};
+template <> struct Layout<GgmlType::kQ6_K>   : LayoutConstants<6, 6,  32, 16, ScaleKind::kSignedByte, 40> {};
+// clang-format on
+
+// The weights that IQ4_NL's four bits stand for, plus 128.
+constexpr uint8_t kNonLinearWeights[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+
+// Calls function.operator()<type>() for a quantized type; returns whether the type is one.
+template <class Function>
+bool visit_quantized(GgmlType type, Function function) {
+  switch (type) {
+    case GgmlType::kQ8_0: function.template operator()<GgmlType::kQ8_0>(); return true;
+    case GgmlType::kQ4_0: function.template operator()<GgmlType::kQ4_0>(); return true;
+    case GgmlType::kQ4_1: function.template operator()<GgmlType::kQ4_1>(); return true;
+    case GgmlType::kQ5_0: function.template operator()<GgmlType::kQ5_0>(); return true;
+    case GgmlType::kQ5_1: function.template operator()<GgmlType::kQ5_1>(); return true;
+    case GgmlType::kIQ4_NL: function.template operator()<GgmlType::kIQ4_NL>(); return true;
+    case GgmlType::kQ2_K: function.template operator()<GgmlType::kQ2_K>(); return true;
+    case GgmlType::kQ3_K: function.template operator()<GgmlType::kQ3_K>(); return true;
+    case GgmlType::kQ4_K: function.template operator()<GgmlType::kQ4_K>(); return true;
+    case GgmlType::kQ5_K: function.template operator()<GgmlType::kQ5_K>(); return true;
+    case GgmlType::kQ6_K: function.template operator()<GgmlType::kQ6_K>(); return true;
+    case GgmlType::kF32:
+    case GgmlType::kF16:
+    case GgmlType::kBF16: break;
+  }
+  return false;
+}
+
+}  // namespace paceline

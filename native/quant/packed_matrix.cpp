@@ -1,0 +1,169 @@
+#include "paceline/packed_matrix.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "quant/file_blocks.hpp"
+#include "quant/layouts.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kRegisterBytes = 64;  // 16 columns of 4 inputs
+
+void put_word(uint8_t* target, uint32_t word) { std::memcpy(target, &word, sizeof(word)); }
+
+// Bits of 4 * kCount consecutive integers: kWidth bits from bit kShift of each, for register i at kWidth * i of its byte.
+template <int kCount, int kWidth, int kShift>
+uint32_t gather_bits(const uint8_t* integers) {
+  constexpr uint32_t kMask = ((1U << kWidth) - 1U) * 0x01010101U;
+  uint32_t word = 0;
+  for (int i = 0; i < kCount; ++i) word |= (load_u32(integers + 4 * i) >> kShift & kMask) << (kWidth * i);
+  return word;
+}
+
+void put_nibbles(const uint8_t* integers, uint8_t* plane) {
+  for (int r = 0; r < 4; ++r) {
+    const uint32_t low = load_u32(integers + 4 * r) & 0x0f0f0f0fU;
+    const uint32_t high = load_u32(integers + 4 * r + 16) & 0x0f0f0f0fU;
+    put_word(plane + r * kRegisterBytes, low | high << 4);
+  }
+}
+
+// Writes 32 integers of one column into the planes of their group; `group` points at the column's bytes of register 0.
+template <int kStoredBits>
+void put_integers(const uint8_t* integers, uint8_t* group) {
+  if constexpr (kStoredBits == 8) {
+    for (int r = 0; r < 8; ++r) put_word(group + r * kRegisterBytes, load_u32(integers + 4 * r));
+  } else if constexpr (kStoredBits <= 3) {
+    put_word(group, gather_bits<4, 2, 0>(integers));
+    put_word(group + kRegisterBytes, gather_bits<4, 2, 0>(integers + 16));
+    if constexpr (kStoredBits == 3) put_word(group + 2 * kRegisterBytes, gather_bits<8, 1, 2>(integers));
+  } else {
+    put_nibbles(integers, group);
+    if constexpr (kStoredBits == 5) put_word(group + 4 * kRegisterBytes, gather_bits<8, 1, 4>(integers));
+    if constexpr (kStoredBits == 6) {
+      put_word(group + 4 * kRegisterBytes, gather_bits<4, 2, 4>(integers));
+      put_word(group + 5 * kRegisterBytes, gather_bits<4, 2, 4>(integers + 16));
+    }
+  }
+}
+
+void put_half(uint8_t* halves, int64_t index, uint16_t half) { std::memcpy(halves + 2 * index, &half, sizeof(half)); }
+
+// Scales of a type with blocks of 32: group `group` of `groups`; `scales`: [groups][16], where it has minima twice.
+template <GgmlType type>
+void put_group_scales(const ExpandedBlock& block, int column, int group, int groups, uint8_t* scales) {
+  put_half(scales, group * kColumnBlock + column, block.scale);
+  if constexpr (Layout<type>::kScales == ScaleKind::kHalfWithMinimum) {
+    put_half(scales, (groups + group) * kColumnBlock + column, block.minimum);
+  }
+}
+
+// Scales of a type with blocks of 256.
+template <GgmlType type>
+void put_block_scales(const ExpandedBlock& block, int column, uint8_t* scales) {
+  using Numbers = Layout<type>;
+  constexpr int kCount = 256 / Numbers::kScaleInputs;
+  uint8_t* halves = scales + kCount * kColumnBlock;
+  for (int i = 0; i < kCount; ++i) {
+    uint8_t scale = block.scales[i];
+    if constexpr (Numbers::kScales == ScaleKind::kNibbleWithMinimum) scale |= static_cast<uint8_t>(block.minima[i] << 4);
+    scales[i * kColumnBlock + column] = scale;
+  }
+  if constexpr (Numbers::kScales == ScaleKind::kByteWithMinimum) {
+    for (int i = 0; i < kCount; ++i) halves[i * kColumnBlock + column] = block.minima[i];
+    halves += kCount * kColumnBlock;
+  }
+  put_half(halves, column, block.scale);
+  if constexpr (Numbers::kScales != ScaleKind::kSignedByte) put_half(halves, kColumnBlock + column, block.minimum);
+}
+
+// Repacks one column's part of a super-block with `groups` groups of 32.
+template <GgmlType type>
+void pack_column(const uint8_t* source, int column, int groups, uint8_t* target) {
+  using Numbers = Layout<type>;
+  using Source = FileBlock<type>;
+  uint8_t* scales = target + groups * Numbers::kIntegerBytes;
+  ExpandedBlock block;
+  for (int first = 0; first < groups; first += Source::kValues / kGroup, source += Source::kBytes) {
+    Source::expand(source, block);
+    for (int group = 0; group < Source::kValues / kGroup; ++group) {
+      uint8_t* integers = target + (first + group) * Numbers::kIntegerBytes + 4 * column;
+      put_integers<Numbers::kStoredBits>(block.integers + group * kGroup, integers);
+    }
+    if constexpr (Source::kValues == kGroup) {
+      put_group_scales<type>(block, column, first, groups, scales);
+    } else {
+      put_block_scales<type>(block, column, scales);
+    }
+  }
+}
+
+// `source`: the first of up to 16 rows of the file's tensor; `columns` of them exist.
+template <GgmlType type>
+void pack_block(const uint8_t* source, int64_t stride, int columns, int64_t inputs, uint8_t* target) {
+  for (int64_t first = 0; first < inputs; first += kSuperBlock) {
+    const int groups = static_cast<int>(std::min(kSuperBlock, inputs - first) / kGroup);
+    const uint8_t* blocks = source + first / FileBlock<type>::kValues * FileBlock<type>::kBytes;
+    for (int column = 0; column < columns; ++column) {
+      pack_column<type>(blocks + column * stride, column, groups, target);
+    }
+    target += groups * Layout<type>::kGroupBytes;
+  }
+}
+
+// Transposes rows of floats or halves to [inputs][16], a strip of inputs at a time so that both sides stay in cache.
+template <class Element>
+void transpose_block(const uint8_t* source, int64_t stride, int columns, int64_t inputs, uint8_t* target) {
+  constexpr int64_t kStrip = 64;
+  for (int64_t first = 0; first < inputs; first += kStrip) {
+    const int64_t last = std::min(inputs, first + kStrip);
+    for (int column = 0; column < columns; ++column) {
+      for (int64_t i = first; i < last; ++i) {
+        std::memcpy(target + (i * kColumnBlock + column) * static_cast<int64_t>(sizeof(Element)),
+                    source + column * stride + i * static_cast<int64_t>(sizeof(Element)), sizeof(Element));
+      }
+    }
+  }
+}
+
+int64_t packed_block_bytes(GgmlType type, int64_t inputs) {
+  int64_t bytes = kColumnBlock * inputs * (type == GgmlType::kF32 ? 4 : 2);
+  visit_quantized(type, [&]<GgmlType quantized>() { bytes = inputs / kGroup * Layout<quantized>::kGroupBytes; });
+  return bytes;
+}
+
+}  // namespace
+
+void pack_blocks(PackedMatrix& target, const uint8_t* source, int64_t block_begin, int64_t block_end) {
+  const int64_t stride = row_bytes(target.type, target.inputs);
+  for (int64_t index = block_begin; index < block_end; ++index) {
+    const uint8_t* rows = source + index * kColumnBlock * stride;
+    const int columns = static_cast<int>(std::min(kColumnBlock, target.outputs - index * kColumnBlock));
+    uint8_t* block = target.data.as<uint8_t>() + index * target.block_bytes;
+    const auto pack = [&]<GgmlType type>() { pack_block<type>(rows, stride, columns, target.inputs, block); };
+    if (visit_quantized(target.type, pack)) continue;
+    if (target.type == GgmlType::kF32) {
+      transpose_block<float>(rows, stride, columns, target.inputs, block);
+    } else {
+      transpose_block<uint16_t>(rows, stride, columns, target.inputs, block);
+    }
+  }
+}
+
+PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs) {
+  row_bytes(type, inputs);  // refuses what has no layout
+  if (outputs <= 0) throw std::invalid_argument("a weight matrix with " + std::to_string(outputs) + " outputs has no layout");
+  PackedMatrix matrix;
+  matrix.type = type;
+  matrix.outputs = outputs;
+  matrix.inputs = inputs;
+  matrix.column_blocks = (outputs + kColumnBlock - 1) / kColumnBlock;
+  matrix.block_bytes = packed_block_bytes(type, inputs);
+  matrix.data = AlignedBuffer(static_cast<size_t>(matrix.column_blocks * matrix.block_bytes));
+  return matrix;
+}
+
+}  // namespace paceline

@@ -1,0 +1,153 @@
+"""GEMM kernels: equal bits on every instruction set and in every batch, and the right numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from paceline import _native
+from tests.native.gemm_contract import contract_gemm, decode, round_activations
+from tests.native.gguf_blocks import (
+    ALL_TYPES,
+    FLOAT_TYPES,
+    QUANTIZED_TYPES,
+    RawTensor,
+    allowed_inputs,
+    filled_tensor,
+    random_tensor,
+)
+
+kernels = _native.kernels
+INSTRUCTION_SETS = tuple(_native.instruction_sets())
+FAST_SET = INSTRUCTION_SETS[-1]
+Float32Array = npt.NDArray[np.float32]
+
+
+def pack(tensor: RawTensor) -> kernels.PackedMatrix:
+    return kernels.pack(tensor.type_id, tensor.data.reshape(-1), tensor.outputs, tensor.inputs)
+
+
+def gemm(instruction_set: str, tensor: RawTensor, rows: Float32Array) -> Float32Array:
+    packed = pack(tensor)
+    return kernels.gemm(instruction_set, packed, rows, 0, packed.column_blocks)
+
+
+def random_rows(rng: np.random.Generator, num_rows: int, inputs: int) -> Float32Array:
+    """Rows whose size differs from super-block to super-block, with some zeros."""
+    sizes = np.exp(rng.normal(0, 2, (num_rows, -(-inputs // 256)))).repeat(256, axis=1)[:, :inputs]
+    rows = rng.standard_normal((num_rows, inputs)) * sizes
+    return np.where(rng.random(rows.shape) < 0.05, 0, rows).astype(np.float32)
+
+
+def assert_same_bits(actual: Float32Array, expected: Float32Array) -> None:
+    np.testing.assert_array_equal(actual.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("outputs", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize("weight_type", ALL_TYPES)
+def test_instruction_sets_give_equal_bits(weight_type: str, outputs: int) -> None:
+    rng = np.random.default_rng(outputs)
+    for inputs in allowed_inputs(weight_type):
+        tensor = random_tensor(rng, weight_type, outputs, inputs)
+        rows = random_rows(rng, 5, inputs)
+        oracle = gemm("scalar", tensor, rows)
+        assert np.isfinite(oracle).all()
+        for instruction_set in INSTRUCTION_SETS:
+            assert_same_bits(gemm(instruction_set, tensor, rows), oracle)
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x0F, 0x80, 0x7F, 0xFF])
+@pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
+def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int) -> None:
+    inputs = allowed_inputs(weight_type)[-1]
+    rows = np.full((4, inputs), 3.0, np.float32)
+    rows[1] = -3.0
+    rows[2] = np.where(np.arange(inputs) % 2, 3.0, -3.0)
+    rows[3] = 0.0
+    for half in (0.0, 2.0**-24, -1.5, 6.0e-5, 1000.0):
+        tensor = filled_tensor(weight_type, 17, inputs, byte, half)
+        oracle = gemm("scalar", tensor, rows)
+        expected = rows.astype(np.float64) @ tensor.dequantized().T.astype(np.float64)
+        magnitude = np.abs(rows).astype(np.float64) @ np.abs(tensor.dequantized()).T.astype(np.float64)
+        assert (np.abs(oracle - expected) <= 1e-4 * magnitude).all()
+        assert (oracle[3] == 0).all()
+        for instruction_set in INSTRUCTION_SETS:
+            assert_same_bits(gemm(instruction_set, tensor, rows), oracle)
+
+
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("weight_type", ALL_TYPES)
+def test_a_rows_bits_do_not_depend_on_the_number_of_rows(weight_type: str, instruction_set: str) -> None:
+    rng = np.random.default_rng(3)
+    inputs = allowed_inputs(weight_type)[1]
+    packed = pack(random_tensor(rng, weight_type, 24, inputs))
+    rows = random_rows(rng, 33, inputs)
+    alone = np.concatenate([kernels.gemm(instruction_set, packed, row[None], 0, 2) for row in rows])
+    for num_rows in range(1, 34):
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows[:num_rows], 0, 2), alone[:num_rows])
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows[-num_rows:], 0, 2), alone[-num_rows:])
+
+
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("weight_type", ALL_TYPES)
+def test_column_ranges_write_their_own_columns_and_the_same_bits(weight_type: str, instruction_set: str) -> None:
+    rng = np.random.default_rng(4)
+    inputs = allowed_inputs(weight_type)[0]
+    packed = pack(random_tensor(rng, weight_type, 77, inputs))
+    rows = random_rows(rng, 3, inputs)
+    whole = kernels.gemm(instruction_set, packed, rows, 0, 5)
+    for begin, end in ((0, 1), (1, 3), (3, 5), (4, 5), (2, 2)):
+        part = kernels.gemm(instruction_set, packed, rows, begin, end)
+        columns = slice(16 * begin, min(16 * end, 77))
+        assert_same_bits(part[:, columns], whole[:, columns])
+        assert (np.delete(part, np.arange(77)[columns], axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
+def test_products_equal_those_of_the_dequantized_weights(weight_type: str) -> None:
+    rng = np.random.default_rng(5)
+    for inputs in allowed_inputs(weight_type):
+        tensor = random_tensor(rng, weight_type, 40, inputs)
+        rows = random_rows(rng, 9, inputs)
+        values, scales, _ = kernels.quantize(FAST_SET, rows)
+        rounded = values.astype(np.float64) * scales.astype(np.float64).repeat(256, axis=1)[:, :inputs]
+        weights = tensor.dequantized().astype(np.float64)
+        magnitude = np.abs(rounded) @ np.abs(weights).T
+        error = np.abs(gemm(FAST_SET, tensor, rows) - rounded @ weights.T)
+        assert (error <= 1e-5 * magnitude).all()
+        assert (magnitude > 0).any()
+
+
+@pytest.mark.parametrize("weight_type", FLOAT_TYPES)
+def test_float_weights_are_used_as_they_are(weight_type: str) -> None:
+    rng = np.random.default_rng(6)
+    for inputs in (1, 7, *allowed_inputs(weight_type)):
+        tensor = random_tensor(rng, weight_type, 19, inputs)
+        rows = random_rows(rng, 3, inputs)
+        weights = tensor.dequantized().astype(np.float64)
+        error = np.abs(gemm(FAST_SET, tensor, rows) - rows.astype(np.float64) @ weights.T)
+        assert (error <= 1e-6 * inputs**0.5 * (np.abs(rows) @ np.abs(weights).T)).all()
+
+
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("weight_type", ["Q4_K", "Q5_1", "Q6_K"])
+def test_results_are_those_of_the_written_contract(weight_type: str, instruction_set: str) -> None:
+    rng = np.random.default_rng(7)
+    for inputs in allowed_inputs(weight_type):
+        tensor = random_tensor(rng, weight_type, 33, inputs)
+        rows = random_rows(rng, 6, inputs)
+        values, scales = round_activations(rows)
+        assert_same_bits(gemm(instruction_set, tensor, rows), contract_gemm(decode(tensor), values, scales))
+
+
+def test_misfits_are_refused() -> None:
+    tensor = random_tensor(np.random.default_rng(8), "Q4_0", 20, 64)
+    packed = pack(tensor)
+    rows = np.zeros((1, 64), np.float32)
+    with pytest.raises(ValueError, match="rows of 32 values for weights with 64 inputs"):
+        kernels.gemm(FAST_SET, packed, rows[:, :32].copy(), 0, 2)
+    with pytest.raises(IndexError, match="column blocks 1 to 3 of 2"):
+        kernels.gemm(FAST_SET, packed, rows, 1, 3)
+    with pytest.raises(ValueError, match="instruction set 'sse' cannot run on this machine"):
+        kernels.gemm("sse", packed, rows, 0, 2)
