@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DecodedWeights:
-    """Integers [outputs, groups, inputs of a group], scales and minima by group, scales of integer minima by super-block."""
+    """Integers [outputs, groups, inputs of a group]; scales and minima by group, `minimum_scales` by super-block."""
 
     integers: IntArray
     scales: Float32Array
