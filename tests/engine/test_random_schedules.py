@@ -1,0 +1,113 @@
+"""Random lives of an engine: any drafter, window, chunk and number of blocks; joins, aborts and restarts at any time.
+
+Every seed is one life. Whatever happens, each request that is not aborted says what it says when it is alone.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.engine.engine_factory import answer, request, run
+from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
+
+from paceline.core import FinishReason, Request
+from paceline.speculation import NgramDrafter
+
+CONTEXT_SIZE = 112
+SCRIPTED = (WrongDrafter, RightDrafter, PartlyRightDrafter, TreeDrafter)
+
+
+def random_request(generator: random.Random, name: str, prompts: list[list[int]]) -> Request:
+    sampling: dict[str, object] = {"max_tokens": generator.randint(1, 40), "num_logprobs": generator.choice([0, 3])}
+    sampling |= generator.choice([{"temperature": 0.0}, {"temperature": 0.9, "seed": generator.randrange(1 << 60)}])
+    sampling |= generator.choice([{}, {}, {"top_k": 5}, {"presence_penalty": 0.5}, {"min_tokens": 5}])
+    sampling |= generator.choice([{}, {"stop": ("e", "th")}, {"stop": (" t",)}, {"stop_token_ids": (101, 116)}])
+    return request(name, generator.choice(prompts), **sampling)
+
+
+class Life:
+    """One engine with its requests and what each of them must say."""
+
+    def __init__(self, engines, seed: int) -> None:
+        self.generator = generator = random.Random(seed)
+        shared = [generator.randrange(32, 127) for _ in range(48)]
+        prompts = [[*shared[: generator.randint(1, 48)], generator.randrange(32, 127)] for _ in range(4)]
+        self.requests = {f"r{i}": random_request(generator, f"r{i}", prompts) for i in range(8)}
+        alone = engines.make(window=0, max_batch_size=1, context_window_size=CONTEXT_SIZE, has_prefix_cache=False)
+        for item in self.requests.values():
+            alone.add(item)
+        self.answers = {name: answer(outputs) for name, outputs in run(alone).items()}
+        self.engine = self.make_engine(engines)
+        self.outputs: dict[str, list[object]] = {name: [] for name in self.requests}
+
+    def make_engine(self, engines):
+        """Scripted drafters know one future of each prompt, so they are right for some requests only."""
+        generator = self.generator
+        futures = {tuple(r.prompt_token_ids): list(self.answers[name][0]) for name, r in self.requests.items()}
+        scripted = generator.choice(SCRIPTED)(futures, engines.vocab_size, generator.randrange(1000))
+        drafters = generator.choice([[scripted], [NgramDrafter()], [scripted, NgramDrafter()]])
+        return engines.make(
+            drafters,
+            window=generator.choice([1, 3, 7, 16]),
+            has_draft_model=generator.random() < 0.3,
+            num_blocks=generator.choice([7, 9, 14, 40]),
+            context_window_size=CONTEXT_SIZE,
+            prefill_chunk_size=generator.choice([3, 16, 100]),
+            max_batch_size=generator.choice([1, 2, 4, 8]),
+            has_prefix_cache=generator.random() < 0.8,
+        )
+
+    def live(self) -> None:
+        """Adds, steps and aborts until all is over."""
+        names = list(self.requests)
+        self.generator.shuffle(names)
+        while names or self.engine.has_unfinished:
+            if names and self.generator.random() < 0.5:
+                self.engine.add(self.requests[names.pop()])
+            if self.generator.random() < 0.03:
+                self.engine.abort(self.generator.choice(list(self.requests)))
+            for output in self.engine.step():
+                self.outputs[output.request_id].append(output)
+            self.engine.check_integrity()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_life_says_what_plain_decoding_says(engines, seed):
+    life = Life(engines, seed)
+    life.live()
+    ended = {name: outputs[-1].finish_reason for name, outputs in life.outputs.items()}
+    for name, outputs in life.outputs.items():
+        if ended[name] is not FinishReason.ABORT:
+            assert answer(outputs) == life.answers[name]
+        else:
+            tokens = [token for output in outputs for token in output.token_ids]
+            assert tokens == life.answers[name][0][: len(tokens)]
+    assert None not in ended.values()
+    stats = life.engine.stats()
+    assert stats.num_free_blocks == stats.num_blocks
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_a_random_life_goes_on_after_a_restart(engines, seed):
+    life = Life(engines, seed)
+    for item in life.requests.values():
+        life.engine.add(item)
+    for _ in range(life.generator.randint(3, 40)):
+        for output in life.engine.step():
+            life.outputs[output.request_id].append(output)
+    restarted = life.make_engine(engines)
+    for name, item in life.requests.items():
+        outputs = life.outputs[name]
+        if not outputs or outputs[-1].finish_reason is None:
+            tokens = [token for output in outputs for token in output.token_ids]
+            resumed = Request(
+                request_id=name,
+                prompt_token_ids=item.prompt_token_ids,
+                sampling=item.sampling,
+                resumed_token_ids=tokens,
+            )
+            restarted.add(resumed)
+    for name, outputs in run(restarted).items():
+        life.outputs[name] += outputs
+    assert {name: answer(outputs) for name, outputs in life.outputs.items()} == life.answers
