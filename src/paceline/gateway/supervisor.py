@@ -87,7 +87,10 @@ class Supervisor:
     async def _run_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
         """Starts an engine and serves it until it ends; returns why it did."""
         config = self._config.model_copy(update={"epoch": epoch})
-        engine = await EngineHandle.start(config, context, self._socket_dir, self._log_format)
+        try:
+            engine = await EngineHandle.start(config, context, self._socket_dir, self._log_format)
+        except OSError as error:
+            return PacelineError(f"the engine process could not be started: {error}")
         log_event(_LOGGER, "engine starting", epoch=epoch, process_id=engine.process_id)
         try:
             return await self._attend(engine)
