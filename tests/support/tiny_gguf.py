@@ -26,7 +26,7 @@ import numpy.typing as npt
 from tests.support.random_weights import Float32Array, random_matrix
 from tests.support.tiny_vocabulary import CONTROL_TOKENS, TinyVocabulary, add_vocabulary, build_vocabulary
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
+ARCHITECTURES = ("llama", "mistral3", "qwen2", "qwen3", "gemma3")
 
 _QUERY_KEY_GAIN = 1.6
 _LOGIT_DEVIATION = 4.0
@@ -35,18 +35,23 @@ _LATER_LAYER_GAIN = 0.6
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """Scaling of rotary frequencies: kind `none`, `linear`, `yarn` or `llama3`; the original context is in tokens."""
+    """Scaling of rotary frequencies: kind `none`, `linear`, `yarn` or `llama3`; the original context is in tokens.
+
+    `log_multiplier` is YaRN's in mistral3.
+    """
 
     kind: str
     factor: float = 4.0
     original_context_length: int = 128
+    log_multiplier: float | None = None
 
 
 @dataclass(frozen=True)
 class TinyShape:
     """Sizes of a tiny model. K-quants need widths that are multiples of 256, the legacy types multiples of 32.
 
-    `sliding_window` is used by gemma3 only. `output_type` is the output matrix's type where it is not `weight_type`.
+    `sliding_window` is used by gemma3 only (every second layer is global, so that two layers have both kinds),
+    `attention_temperature_scale` by mistral3. `output_type` is the output matrix's type where it is not `weight_type`.
     """
 
     num_layers: int = 2
@@ -61,6 +66,7 @@ class TinyShape:
     rope_scaling: RopeScaling = RopeScaling("none")
     tied: bool = False
     sliding_window: int = 32
+    attention_temperature_scale: float | None = None
     output_type: str | None = None
     pre_tokenizer: str = "qwen2"
 
@@ -155,14 +161,19 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, sizes: Tiny
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(sizes.rope_base)
     writer.add_vocab_size(sizes.vocab_size)
-    if architecture == "llama":
+    if architecture in ("llama", "mistral3"):
         writer.add_rope_dimension_count(sizes.head_dim)
     if architecture == "gemma3":
         writer.add_sliding_window(sizes.sliding_window)
+        writer.add_sliding_window_pattern(2)
     if sizes.rope_scaling.kind in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(sizes.rope_scaling.kind))
         writer.add_rope_scaling_factor(sizes.rope_scaling.factor)
         writer.add_rope_scaling_orig_ctx_len(sizes.rope_scaling.original_context_length)
+    if sizes.rope_scaling.log_multiplier is not None:
+        writer.add_rope_scaling_yarn_log_mul(sizes.rope_scaling.log_multiplier)
+    if sizes.attention_temperature_scale is not None:
+        writer.add_attn_temperature_scale(sizes.attention_temperature_scale)
 
 
 def _type_of(name: str, weight_type: str, sizes: TinyShape) -> str:

@@ -1,0 +1,30 @@
+"""Prompts for comparisons on real models: chat for instructed models, beginnings of text for base models.
+
+Varied on purpose: prose, code, lists, dialogue, arithmetic and another language.
+"""
+
+from __future__ import annotations
+
+_QUESTIONS = (
+    "Explain how a bicycle racing team works and why riders take turns at the front.",
+    "Write a Python class for a priority queue built on a binary heap, with a short test.",
+    "List ten European capitals with their countries and one sight each.",
+    "Tell a short story about a lighthouse keeper who finds a letter in a bottle.",
+    "A train leaves at 14:35 and arrives at 17:10. How long does it travel? Explain each step.",
+    "Écris un poème sur la mer en hiver.",
+    "Write a SQL query that finds the three customers with the highest total order value, and explain it.",
+    "What is the difference between a process and a thread? Give an example in C.",
+)
+
+BASE_PROMPTS = (
+    "The history of the bicycle begins in the early nineteenth century, when",
+    "def quicksort(items):\n    ",
+    "The capitals of Europe, with their countries:\n1. Paris, France\n2.",
+    "The lighthouse keeper found a bottle on the beach. Inside was a letter that said:",
+    "Question: A train leaves at 14:35 and arrives at 17:10. How long does it travel?\nAnswer:",
+    "Il était une fois, dans un petit village au bord de la mer,",
+    "SELECT customer, SUM(value) AS total\nFROM orders\n",
+    "A process is an instance of a running program. A thread, on the other hand,",
+)
+
+CHAT_PROMPTS = tuple(f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n" for question in _QUESTIONS)
