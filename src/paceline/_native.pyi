@@ -1,8 +1,12 @@
 """Types of the extension module; native/bindings/ says what each function does."""
 
+import enum
 from collections.abc import Sequence
 
-from paceline.core import Float32Array
+import numpy as np
+import numpy.typing as npt
+
+from paceline.core import Float32Array, Int32Array
 
 def instruction_sets() -> list[str]: ...
 def default_instruction_set() -> str: ...
@@ -39,3 +43,80 @@ def sample_rows(
 def hash_rows(logits: Float32Array, rows: Sequence[int]) -> list[int]: ...
 def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]: ...
 def exponential_noise(bits: int) -> float: ...
+
+class Activation(enum.Enum):
+    SILU = 0
+    GELU = 1
+
+class RopeStyle(enum.Enum):
+    NORMAL = 0
+    NEOX = 1
+
+class Matrix(enum.Enum):
+    QUERY = 0
+    KEY = 1
+    VALUE = 2
+    ATTENTION_OUTPUT = 3
+    GATE = 4
+    UP = 5
+    DOWN = 6
+
+class Vector(enum.Enum):
+    ATTENTION_NORM = 0
+    QUERY_BIAS = 1
+    KEY_BIAS = 2
+    VALUE_BIAS = 3
+    ATTENTION_OUTPUT_BIAS = 4
+    QUERY_NORM = 5
+    KEY_NORM = 6
+    POST_ATTENTION_NORM = 7
+    FFN_NORM = 8
+    POST_FFN_NORM = 9
+
+class DecoderConfig:
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    vocab_size: int
+    max_positions: int
+    norm_epsilon: float
+    attention_scale: float
+    embedding_scale: float
+    activation: Activation
+    def __init__(self) -> None: ...
+    def add_rope(self, style: RopeStyle, inverse_frequencies: Sequence[float], magnitude: float) -> None: ...
+    def add_layer(self, rope_table: int, sliding_window: int) -> None: ...
+
+class Decoder:
+    instruction_set: str
+    num_threads: int
+    weight_bytes: int
+    num_blocks: int
+    block_size_bytes: int
+    def __init__(self, config: DecoderConfig, num_threads: int, instruction_set: str = "") -> None: ...
+    def set_matrix(
+        self, layer: int, role: Matrix, type_id: int, data: npt.NDArray[np.uint8], outputs: int, inputs: int
+    ) -> None: ...
+    def set_vector(self, layer: int, role: Vector, data: Float32Array) -> None: ...
+    def set_output(self, type_id: int, data: npt.NDArray[np.uint8], outputs: int, inputs: int) -> None: ...
+    def set_output_norm(self, data: Float32Array) -> None: ...
+    def set_embedding(self, type_id: int, data: npt.NDArray[np.uint8]) -> None: ...
+    @staticmethod
+    def forward(
+        decoder: Decoder,
+        token_ids: Int32Array,
+        positions: Int32Array,
+        slots: Int32Array,
+        sequence_indices: Int32Array,
+        block_tables: Int32Array,
+        path_slots: Int32Array,
+        path_offsets: Int32Array,
+        logit_rows: Int32Array,
+    ) -> Float32Array: ...
+    def allocate_kv(self, num_blocks: int) -> None: ...
+    def move_slot(self, source: int, destination: int) -> None: ...
+    def copy_block(self, source: int, destination: int) -> None: ...
+    def read_block(self, block: int) -> bytes: ...
+    def write_block(self, block: int, data: npt.NDArray[np.uint8]) -> None: ...

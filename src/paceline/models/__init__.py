@@ -1,6 +1,7 @@
 """Models: the `Model` protocol, its implementations, and the architectures that GGUF files may have."""
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
+from paceline.models.native import NativeModel
 from paceline.models.protocol import KvStore, Model
 
-__all__ = ["KvStore", "Model", "check_tensors", "layer_tensors", "model_tensors", "read_model_config"]
+__all__ = ["KvStore", "Model", "NativeModel", "check_tensors", "layer_tensors", "model_tensors", "read_model_config"]

@@ -1,0 +1,331 @@
+#include "decoder/decoder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "decoder/attention_row.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kColumnGrain = 8;    // column blocks that a thread claims at a time
+constexpr int64_t kPackGrain = 64;
+constexpr int64_t kQueryTile = 4;      // queries that the attention kernel handles at once
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+void require_in_range(std::span<const int32_t> values, int64_t limit, const char* message) {
+  for (const int32_t value : values) require(value >= 0 && value < limit, message);
+}
+
+}  // namespace
+
+Decoder::Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels)
+    : config_(std::move(config)),
+      kernels_(kernels),
+      pool_(num_threads),
+      kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim),
+      layers_(config_.layers.size()) {
+  require(num_threads >= 1, "a decoder needs at least one thread");
+  require(config_.head_dim > 0 && config_.head_dim % 16 == 0, "head_dim must be a multiple of 16");
+  require(config_.num_heads % config_.num_kv_heads == 0, "heads must be a multiple of KV heads");
+  fill_rope_tables();
+}
+
+void Decoder::fill_rope_tables() {
+  const int64_t half = config_.head_dim / 2;
+  for (const RopeOptions& rope : config_.ropes) {
+    require(static_cast<int64_t>(rope.inverse_frequencies.size()) == half, "rope needs head_dim / 2 frequencies");
+    RopeTable& table = rope_tables_.emplace_back();
+    table.cosine.resize(config_.max_positions * half);
+    table.sine.resize(config_.max_positions * half);
+    pool_.parallel_for(config_.max_positions, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * half; i < end * half; ++i) {
+        const double angle = static_cast<double>(i / half) * rope.inverse_frequencies[i % half];
+        table.cosine[i] = static_cast<float>(std::cos(angle) * rope.magnitude);
+        table.sine[i] = static_cast<float>(std::sin(angle) * rope.magnitude);
+      }
+    });
+  }
+}
+
+// Loading ---------------------------------------------------------------------------------------------------------------
+
+void Decoder::pack(PackedMatrix& matrix, const uint8_t* data) {
+  pool_.parallel_for(matrix.column_blocks, kPackGrain,
+                     [&](int64_t begin, int64_t end) { pack_blocks(matrix, data, begin, end); });
+}
+
+void Decoder::set_matrix(int64_t layer, Matrix role, GgmlType type, const uint8_t* data, int64_t outputs,
+                         int64_t inputs) {
+  PackedMatrix& matrix = layers_.at(layer).matrices.at(static_cast<size_t>(role));
+  matrix = make_packed_matrix(type, outputs, inputs);
+  pack(matrix, data);
+}
+
+void Decoder::set_vector(int64_t layer, Vector role, const float* data, int64_t size) {
+  layers_.at(layer).vectors.at(static_cast<size_t>(role)).assign(data, data + size);
+}
+
+void Decoder::set_output(GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs) {
+  require(outputs == config_.vocab_size && inputs == config_.hidden_size, "the output layer has the wrong size");
+  output_ = make_packed_matrix(type, outputs, inputs);
+  pack(output_, data);
+}
+
+void Decoder::set_output_norm(const float* data, int64_t size) {
+  require(size == config_.hidden_size, "the output norm has the wrong size");
+  output_norm_.assign(data, data + size);
+}
+
+void Decoder::set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes) {
+  require(size_bytes == config_.vocab_size * row_bytes(type, config_.hidden_size), "the embedding has the wrong size");
+  embedding_ = {type, data};
+}
+
+int64_t Decoder::weight_bytes() const {
+  size_t total = output_.data.size_bytes();
+  for (const LayerWeights& layer : layers_) {
+    for (const PackedMatrix& matrix : layer.matrices) total += matrix.data.size_bytes();
+  }
+  return static_cast<int64_t>(total);
+}
+
+// Building blocks -------------------------------------------------------------------------------------------------------
+
+void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
+  const int64_t widest = std::max({config_.hidden_size, config_.query_size(), config_.ffn_size});
+  const auto floats = [&](AlignedBuffer& buffer, int64_t count) { buffer.reserve(count * sizeof(float)); };
+  floats(work_.hidden, num_rows * config_.hidden_size);
+  floats(work_.normed, num_rows * config_.hidden_size);
+  floats(work_.projected, num_rows * config_.hidden_size);
+  floats(work_.query, num_rows * config_.query_size());
+  floats(work_.attention, num_rows * config_.query_size());
+  floats(work_.key, num_rows * config_.kv_size());
+  floats(work_.value, num_rows * config_.kv_size());
+  floats(work_.gate, num_rows * config_.ffn_size);
+  floats(work_.up, num_rows * config_.ffn_size);
+  floats(work_.logits, num_logit_rows * config_.vocab_size);
+  work_.quantized_values.reserve(num_rows * widest);
+  floats(work_.quantized_scales, num_rows * (widest / 32 + 1));
+  work_.quantized_sums.reserve(num_rows * (widest / 16 + 1) * sizeof(int16_t));
+}
+
+QuantizedRows Decoder::quantized_rows(int64_t inputs) {
+  QuantizedRows rows;
+  rows.inputs = inputs;
+  rows.super_blocks = QuantizedRows::count_super_blocks(inputs);
+  rows.values = work_.quantized_values.as<int8_t>();
+  rows.scales = work_.quantized_scales.as<float>();
+  rows.group_sums = work_.quantized_sums.as<int16_t>();
+  return rows;
+}
+
+void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products) {
+  const int64_t inputs = products.begin()->matrix->inputs;
+  QuantizedRows quantized = quantized_rows(inputs);
+  if (std::any_of(products.begin(), products.end(), [](const Product& p) { return p.matrix->is_quantized(); })) {
+    pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, quantized);
+    });
+  }
+  int64_t num_blocks = 0;
+  for (const Product& product : products) num_blocks += product.matrix->column_blocks;
+  pool_.parallel_for(num_blocks, kColumnGrain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;  // index of the product's first block
+    for (const Product& product : products) {
+      const PackedMatrix& matrix = *product.matrix;
+      const int64_t from = std::max(begin - first, int64_t{0});
+      const int64_t to = std::min(end - first, matrix.column_blocks);
+      if (from < to && matrix.is_quantized()) {
+        kernels_.gemm_quantized(matrix, quantized, num_rows, from, to, product.out, matrix.outputs);
+      } else if (from < to) {
+        kernels_.gemm_float(matrix, rows, num_rows, from, to, product.out, matrix.outputs);
+      }
+      first += matrix.column_blocks;
+    }
+  });
+}
+
+void Decoder::norm_rows(const float* source, int64_t num_rows, const float* weight, float* target) {
+  const int64_t size = config_.hidden_size;
+  pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      kernels_.rms_norm(source + row * size, weight, size, config_.norm_epsilon, target + row * size);
+    }
+  });
+}
+
+void Decoder::add_residual(const float* source, int64_t num_rows, const float* post_norm) {
+  if (post_norm != nullptr) {
+    norm_rows(source, num_rows, post_norm, work_.normed.as<float>());
+    source = work_.normed.as<float>();
+  }
+  const int64_t size = config_.hidden_size;
+  pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
+    kernels_.add(work_.hidden.as<float>() + begin * size, source + begin * size, (end - begin) * size);
+  });
+}
+
+void Decoder::rotate(float* heads, int64_t num_heads, int64_t rope, int64_t position) const {
+  const int64_t offset = position * (config_.head_dim / 2);
+  const float* cosine = rope_tables_[rope].cosine.data() + offset;
+  const float* sine = rope_tables_[rope].sine.data() + offset;
+  const auto rotate_head = config_.ropes[rope].style == RopeStyle::kNormal ? kernels_.rope_normal : kernels_.rope_neox;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    rotate_head(heads + head * config_.head_dim, cosine, sine, config_.head_dim);
+  }
+}
+
+// The pass --------------------------------------------------------------------------------------------------------------
+
+void Decoder::embed(const Batch& batch) {
+  const int64_t size = config_.hidden_size;
+  const int64_t bytes = row_bytes(embedding_.type, size);
+  for (int64_t row = 0; row < batch.num_rows(); ++row) {
+    float* target = work_.hidden.as<float>() + row * size;
+    dequantize_row(embedding_.type, embedding_.data + batch.token_ids[row] * bytes, size, target);
+    if (config_.embedding_scale != 1.0F) kernels_.scale(target, config_.embedding_scale, size);
+  }
+}
+
+void Decoder::finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view) {
+  const LayerWeights& weights = layers_[layer];
+  const int64_t head_dim = config_.head_dim;
+  const int64_t rope = config_.layers[layer].rope_table;
+  float* query = work_.query.as<float>() + row * config_.query_size();
+  float* key = work_.key.as<float>() + row * config_.kv_size();
+  float* value = work_.value.as<float>() + row * config_.kv_size();
+  if (weights[Vector::kQueryBias] != nullptr) kernels_.add(query, weights[Vector::kQueryBias], config_.query_size());
+  if (weights[Vector::kKeyBias] != nullptr) kernels_.add(key, weights[Vector::kKeyBias], config_.kv_size());
+  if (weights[Vector::kValueBias] != nullptr) kernels_.add(value, weights[Vector::kValueBias], config_.kv_size());
+  const auto norm_heads = [&](float* heads, int64_t num_heads, const float* weight) {
+    for (int64_t head = 0; weight != nullptr && head < num_heads; ++head) {
+      float* values = heads + head * head_dim;
+      kernels_.rms_norm(values, weight, head_dim, config_.norm_epsilon, values);
+    }
+  };
+  norm_heads(query, config_.num_heads, weights[Vector::kQueryNorm]);
+  norm_heads(key, config_.num_kv_heads, weights[Vector::kKeyNorm]);
+  rotate(query, config_.num_heads, rope, batch.positions[row]);
+  rotate(key, config_.num_kv_heads, rope, batch.positions[row]);
+  kernels_.store_kv(view, batch.slots[row], key, value);
+}
+
+void Decoder::attend_rows(const Batch& batch, int64_t layer) {
+  const KvView view = kv_.layer(layer);
+  const int64_t group = config_.num_heads / config_.num_kv_heads;
+  const int64_t window = config_.layers[layer].sliding_window;
+  pool_.parallel_for(batch.num_rows() * config_.num_kv_heads, 1, [&](int64_t begin, int64_t end) {
+    thread_local std::vector<float> scratch;
+    scratch.resize(attention_scratch(kQueryTile, config_.head_dim));
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t row = item / config_.num_kv_heads;
+      const int64_t kv_head = item % config_.num_kv_heads;
+      AttentionRow visible;
+      visible.block_table = batch.block_tables.data() + batch.sequence_indices[row] * batch.max_blocks;
+      visible.path = batch.path_slots.data() + batch.path_offsets[row];
+      visible.position = batch.positions[row];
+      visible.base = visible.position + 1 - batch.path_length(row);
+      visible.begin = window > 0 ? std::max(visible.position + 1 - window, int64_t{0}) : 0;
+      visible.scale = config_.attention_scale;
+      const int64_t offset = row * config_.query_size() + kv_head * group * config_.head_dim;
+      kernels_.attend(view, visible, kv_head, group, work_.query.as<float>() + offset, scratch.data(),
+                      work_.attention.as<float>() + offset);
+    }
+  });
+}
+
+void Decoder::attention_layer(const Batch& batch, int64_t layer) {
+  const LayerWeights& weights = layers_[layer];
+  const int64_t num_rows = batch.num_rows();
+  norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kAttentionNorm], work_.normed.as<float>());
+  multiply(work_.normed.as<float>(), num_rows,
+           {{&weights[Matrix::kQuery], work_.query.as<float>()},
+            {&weights[Matrix::kKey], work_.key.as<float>()},
+            {&weights[Matrix::kValue], work_.value.as<float>()}});
+  const KvView view = kv_.layer(layer);
+  pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) finish_query_key_value(batch, layer, row, view);
+  });
+  attend_rows(batch, layer);
+  float* projected = work_.projected.as<float>();
+  multiply(work_.attention.as<float>(), num_rows, {{&weights[Matrix::kAttentionOutput], projected}});
+  if (const float* bias = weights[Vector::kAttentionOutputBias]) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      kernels_.add(projected + row * config_.hidden_size, bias, config_.hidden_size);
+    }
+  }
+  add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);
+}
+
+void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
+  const LayerWeights& weights = layers_[layer];
+  const int64_t size = config_.ffn_size;
+  float* gate = work_.gate.as<float>();
+  float* up = work_.up.as<float>();
+  norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kFfnNorm], work_.normed.as<float>());
+  multiply(work_.normed.as<float>(), num_rows, {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
+  const auto activate = config_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_multiply;
+  pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) activate(gate + row * size, up + row * size, size);
+  });
+  multiply(gate, num_rows, {{&weights[Matrix::kDown], work_.projected.as<float>()}});
+  add_residual(work_.projected.as<float>(), num_rows, weights[Vector::kPostFfnNorm]);
+}
+
+void Decoder::project_logits(const Batch& batch) {
+  const int64_t size = config_.hidden_size;
+  const auto num_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+  if (num_logit_rows == 0) return;
+  float* gathered = work_.projected.as<float>();
+  for (int64_t i = 0; i < num_logit_rows; ++i) {
+    std::memcpy(gathered + i * size, work_.hidden.as<float>() + batch.logit_rows[i] * size, size * sizeof(float));
+  }
+  norm_rows(gathered, num_logit_rows, output_norm_.data(), work_.normed.as<float>());
+  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_, work_.logits.as<float>()}});
+}
+
+void Decoder::check(const Batch& batch) const {
+  const int64_t num_rows = batch.num_rows();
+  const auto has_rows = [&](std::span<const int32_t> values) { return static_cast<int64_t>(values.size()) == num_rows; };
+  require(has_rows(batch.positions) && has_rows(batch.slots) && has_rows(batch.sequence_indices),
+          "a batch's arrays differ in length");
+  require(static_cast<int64_t>(batch.path_offsets.size()) == num_rows + 1, "path_offsets needs one entry more than rows");
+  require(static_cast<int64_t>(batch.logit_rows.size()) <= num_rows, "more logit rows than rows");
+  require_in_range(batch.token_ids, config_.vocab_size, "a token id is outside of the vocabulary");
+  require_in_range(batch.positions, config_.max_positions, "a position is outside of the context window");
+  require_in_range(batch.slots, kv_.num_slots(), "a slot is outside of the KV store");
+  require_in_range(batch.path_slots, kv_.num_slots(), "a path slot is outside of the KV store");
+  require_in_range(batch.block_tables, kv_.num_blocks(), "a block is outside of the KV store");
+  require_in_range(batch.sequence_indices, batch.num_sequences, "a sequence index has no block table");
+  require_in_range(batch.logit_rows, num_rows, "a logit row is not in the batch");
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const int64_t length = batch.path_length(row);
+    const bool is_inside = length >= 0 && length <= batch.positions[row] + 1 && batch.path_offsets[row] >= 0 &&
+                           batch.path_offsets[row + 1] <= static_cast<int32_t>(batch.path_slots.size());
+    require(is_inside, "a row's path is out of bounds");
+    const int64_t table_positions = batch.positions[row] + 1 - length;
+    require(table_positions <= batch.max_blocks * kBlockSlots, "a row's position is beyond its block table");
+  }
+}
+
+const float* Decoder::forward(const Batch& batch) {
+  check(batch);
+  const FloatingPointMode mode;
+  reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
+  embed(batch);
+  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
+    attention_layer(batch, layer);
+    feed_forward_layer(batch.num_rows(), layer);
+  }
+  project_logits(batch);
+  return work_.logits.as<float>();
+}
+
+}  // namespace paceline

@@ -1,0 +1,83 @@
+// One forward pass of a llama-family decoder over the rows of a batch.
+//
+// Architectures differ by options and by which tensors exist. Every row is computed by functions of that row alone; threads
+// share out columns, rows or (row, KV head) pairs, never the inside of a reduction.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "decoder/batch.hpp"
+#include "decoder/decoder_config.hpp"
+#include "decoder/kv_store.hpp"
+#include "decoder/thread_pool.hpp"
+#include "paceline/kernel_table.hpp"
+
+namespace paceline {
+
+class Decoder {
+ public:
+  Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels);
+
+  // Loading: each copies (and repacks) what it is given; throw std::invalid_argument for a wrong size or type.
+  void set_matrix(int64_t layer, Matrix role, GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs);
+  void set_vector(int64_t layer, Vector role, const float* data, int64_t size);
+  void set_output(GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs);
+  void set_output_norm(const float* data, int64_t size);
+  void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
+
+  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. Throws std::invalid_argument
+  // for a batch that points outside of vocabulary, positions, slots or block tables.
+  const float* forward(const Batch& batch);
+
+  const DecoderConfig& config() const { return config_; }
+  const KernelTable& kernels() const { return kernels_; }
+  int num_threads() const { return pool_.num_threads(); }
+  KvStore& kv() { return kv_; }
+  int64_t weight_bytes() const;
+
+ private:
+  struct RopeTable {
+    std::vector<float> cosine, sine;  // [max_positions][head_dim / 2]
+  };
+  // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
+  struct Workspace {
+    AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits;
+    AlignedBuffer quantized_values, quantized_scales, quantized_sums;
+  };
+
+  void fill_rope_tables();
+  void reserve(int64_t num_rows, int64_t num_logit_rows);
+  void check(const Batch& batch) const;
+  void embed(const Batch& batch);
+  void attention_layer(const Batch& batch, int64_t layer);
+  void feed_forward_layer(int64_t num_rows, int64_t layer);
+  void finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view);
+  void rotate(float* heads, int64_t num_heads, int64_t rope, int64_t position) const;
+  void attend_rows(const Batch& batch, int64_t layer);
+  void project_logits(const Batch& batch);
+  void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
+  void add_residual(const float* source, int64_t num_rows, const float* post_norm);
+  QuantizedRows quantized_rows(int64_t inputs);
+  void pack(PackedMatrix& matrix, const uint8_t* data);
+
+  // out[i] = rows times matrices[i], for up to three matrices that share their input.
+  struct Product {
+    const PackedMatrix* matrix;
+    float* out;
+  };
+  void multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products);
+
+  DecoderConfig config_;
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  KvStore kv_;
+  std::vector<LayerWeights> layers_;
+  std::vector<float> output_norm_;
+  PackedMatrix output_;
+  EmbeddingTable embedding_;
+  std::vector<RopeTable> rope_tables_;
+  Workspace work_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,103 @@
+#include "decoder/thread_pool.hpp"
+
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace paceline {
+namespace {
+
+constexpr uint64_t kOpen = 1;
+constexpr uint64_t kOneWorker = 2;
+constexpr uint64_t kWorkers = 0xfffe;
+constexpr int kGenerationShift = 16;
+constexpr uint32_t kDefaultMode = 0x1f80;
+constexpr auto kSpinTime = std::chrono::microseconds(50);
+
+// Spins until `is_done` or the spin time is over; returns whether it is done.
+template <class Predicate>
+bool spin_until(Predicate is_done) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (is_done()) return true;
+      _mm_pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return is_done();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) {
+  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+}
+
+ThreadPool::~ThreadPool() {
+  is_stopping_ = true;
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(Loop loop) {
+  loop_ = loop;
+  next_.store(0, std::memory_order_relaxed);
+  const uint64_t generation = (state_.load() >> kGenerationShift) + 1;
+  state_.store((generation << kGenerationShift) | kOpen);
+  epoch_.fetch_add(1);
+  if (num_sleeping_.load() > 0) epoch_.notify_all();
+  claim_ranges();
+  state_.fetch_and(~kOpen);
+  while (!spin_until([this] { return (state_.load() & kWorkers) == 0; })) {
+    const uint64_t current = state_.load();
+    if ((current & kWorkers) != 0) state_.wait(current);
+  }
+}
+
+void ThreadPool::claim_ranges() {
+  for (;;) {
+    const int64_t begin = next_.fetch_add(loop_.grain, std::memory_order_relaxed);
+    if (begin >= loop_.count) return;
+    loop_.call(loop_.context, begin, std::min(begin + loop_.grain, loop_.count));
+  }
+}
+
+bool ThreadPool::try_enter(uint64_t& seen_generation) {
+  uint64_t current = state_.load();
+  while ((current & kOpen) != 0 && (current >> kGenerationShift) != seen_generation) {
+    if (state_.compare_exchange_weak(current, current + kOneWorker)) {
+      seen_generation = current >> kGenerationShift;
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::work() {
+  const FloatingPointMode mode;
+  uint64_t seen_generation = 0;
+  while (!is_stopping_) {
+    const uint32_t epoch = epoch_.load();
+    if (try_enter(seen_generation)) {
+      claim_ranges();
+      state_.fetch_sub(kOneWorker);
+      state_.notify_one();
+    } else {
+      wait_for_change(epoch);
+    }
+  }
+}
+
+void ThreadPool::wait_for_change(uint32_t epoch) {
+  if (spin_until([&] { return epoch_.load() != epoch; })) return;
+  num_sleeping_.fetch_add(1);
+  epoch_.wait(epoch);
+  num_sleeping_.fetch_sub(1);
+}
+
+FloatingPointMode::FloatingPointMode() : saved_(_mm_getcsr()) { _mm_setcsr(kDefaultMode); }
+FloatingPointMode::~FloatingPointMode() { _mm_setcsr(saved_); }
+
+}  // namespace paceline
