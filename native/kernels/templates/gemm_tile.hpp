@@ -24,7 +24,7 @@ struct RowSlice {
   int64_t super_blocks;
 };
 
-constexpr int64_t kPrefetchBytes = 2560;  // how far ahead of the unpacked group weights are asked for
+constexpr int64_t kPrefetchBytes = 6144;  // how far ahead of the unpacked group weights are asked for
 
 template <GgmlType type>
 struct TileTraits {
@@ -33,18 +33,21 @@ struct TileTraits {
   static constexpr bool kHasFloatMinima = Numbers::kScales == ScaleKind::kHalfWithMinimum;
   static constexpr bool kHasIntegerMinima =
       Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
+  // Types with blocks of 256 have no ragged super-blocks.
+  static constexpr bool kIsWhole = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
   // What dot products must be corrected by: the zero point, unless dot_pair removes it.
   static constexpr int kZeroPoint = Numbers::kWeightBits == 8 && kCentersEightBits ? 0 : Numbers::kZeroPoint;
 };
 
-// What depends on the row's sums alone, for one row and super-block.
+// What depends on the sums of a row's activations alone, for one row and super-block; filled where the type needs it.
 template <GgmlType type>
 struct RowSums {
-  int32_t starts[8 * TileTraits<type>::kScalesPerGroup];  // -zero point * sum: where the dot products start
-  float sums[8];                                          // of 32 inputs
+  using Traits = TileTraits<type>;
+  int32_t starts[Traits::kZeroPoint != 0 ? 8 * Traits::kScalesPerGroup : 1];  // -zero point * sum: where dot products start
+  float sums[Traits::kHasFloatMinima ? 8 : 1];                                // of 32 inputs
+  int16_t small_sums[Traits::kHasIntegerMinima ? 16 : 1];                     // of 16 inputs
 
   void read(const int16_t* source, int groups) {
-    using Traits = TileTraits<type>;
     if constexpr (Traits::kZeroPoint != 0 && Traits::kScalesPerGroup == 1) {
       for (int g = 0; g < groups; ++g) starts[g] = -Traits::kZeroPoint * (source[2 * g] + source[2 * g + 1]);
     } else if constexpr (Traits::kZeroPoint != 0) {
@@ -53,22 +56,20 @@ struct RowSums {
     if constexpr (Traits::kHasFloatMinima) {
       for (int g = 0; g < groups; ++g) sums[g] = static_cast<float>(source[2 * g] + source[2 * g + 1]);
     }
+    if constexpr (Traits::kHasIntegerMinima) std::memcpy(small_sums, source, sizeof(small_sums));
   }
 };
 
 // What the row loop reads of a tile's rows, at one super-block.
 template <GgmlType type, int kRows>
 struct TileRows {
-  const int8_t* values;
-  const int16_t* sums;
-  int64_t inputs;  // row r is at values + r * inputs and sums + r * inputs / 16
+  const int8_t* values;  // row r is at values + r * inputs
+  int64_t inputs;
   RowSums<type> row_sums[kRows];
 
   inline __attribute__((always_inline)) TileRows(const RowSlice& slice, int64_t super_block, int groups)
-      : values(slice.values + super_block * kSuperBlock),
-        sums(slice.sums + super_block * (kSuperBlock / 16)),
-        inputs(slice.inputs) {
-    PACELINE_UNROLL
+      : values(slice.values + super_block * kSuperBlock), inputs(slice.inputs) {
+    const int16_t* sums = slice.sums + super_block * (kSuperBlock / 16);
     for (int row = 0; row < kRows; ++row) row_sums[row].read(sums + row * (inputs / 16), groups);
   }
 };
@@ -120,7 +121,6 @@ template <GgmlType type, int kChains, int kFirst, int kRows, class Scales>
 inline __attribute__((always_inline)) void subtract_minima(const TileRows<type, kRows>& rows, const Scales& reader,
                                                            F32x16 (&partial)[kRows]) {
   constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  const int16_t* sums = rows.sums + kFirst * (rows.inputs / 16);
   I32x16 dots[kCount];
   PACELINE_UNROLL
   for (int j = 0; j < kCount; ++j) dots[j] = zero_int();
@@ -128,7 +128,7 @@ inline __attribute__((always_inline)) void subtract_minima(const TileRows<type, 
   for (int group = 0; group < 8; ++group) {
     const I32x16 pairs = reader.minimum_pairs(group);
     PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) dots[j] = pair_dot(dots[j], pairs, sums + j * (rows.inputs / 16) + 2 * group);
+    for (int j = 0; j < kCount; ++j) dots[j] = pair_dot(dots[j], pairs, rows.row_sums[kFirst + j].small_sums + 2 * group);
   }
   const F32x16 scale = reader.minimum_scale();
   PACELINE_UNROLL
@@ -163,7 +163,8 @@ template <GgmlType type, int kRows, int kChains>
   for (int row = 0; row < kRows; ++row) total[row] = zero();
   for (int64_t b = 0; b < rows.super_blocks; ++b) {
     const int64_t remaining = rows.inputs - b * kSuperBlock;
-    const int groups = static_cast<int>((remaining < kSuperBlock ? remaining : kSuperBlock) / kGroup);
+    const bool is_whole = TileTraits<type>::kIsWhole || remaining >= kSuperBlock;
+    const int groups = static_cast<int>((is_whole ? kSuperBlock : remaining) / kGroup);
     const TileRows<type, kRows> tile(rows, b, groups);
     F32x16 partial[kRows];
     sum_super_block<type, kChains>(tile, block, groups, partial);
