@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from tests.support.tiny_gguf import TinyPair
 
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
-from paceline.core import Batch, Float32Array, Output, Request, SamplingParams, SpeculationParams
+from paceline.core import Output, Request, SamplingParams, SpeculationParams
 from paceline.engine import Engine, EngineParts
-from paceline.models import Model
-from paceline.models.reference import ReferenceModel
+from paceline.models import Model, NativeModel, read_model_config
 from paceline.speculation import Drafter, DraftModelDrafter, FixedController
 from paceline.tokenizer import Tokenizer
 
@@ -20,32 +18,9 @@ CONTEXT_SIZE = 256
 NUM_BLOCKS = 96
 
 
-class RowByRowModel(ReferenceModel):
-    """Computes each row alone, so that numpy's matrix products give a row the same bits in any batch."""
-
-    def forward(self, batch: Batch) -> Float32Array:
-        logits = [super(RowByRowModel, self).forward(self._row(batch, row)) for row in range(batch.num_rows)]
-        return np.concatenate([logits[row] for row in batch.logit_rows] or [np.empty((0, self.config.vocab_size))])
-
-    @staticmethod
-    def _row(batch: Batch, row: int) -> Batch:
-        one = slice(row, row + 1)
-        path = slice(batch.path_offsets[row], batch.path_offsets[row + 1])
-        return Batch(
-            token_ids=batch.token_ids[one],
-            positions=batch.positions[one],
-            slots=batch.slots[one],
-            sequence_indices=np.zeros(1, np.int32),
-            block_tables=batch.block_tables[batch.sequence_indices[row]][None],
-            path_slots=batch.path_slots[path],
-            path_offsets=np.array([0, path.stop - path.start], np.int32),
-            logit_rows=np.zeros(1, np.int32),
-        )
-
-
 def load_model(gguf: GgufFile) -> Model:
     """The model that all engine tests run on."""
-    return RowByRowModel(gguf)
+    return NativeModel(gguf, read_model_config(gguf), num_threads=2)
 
 
 class EngineFactory:
