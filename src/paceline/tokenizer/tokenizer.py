@@ -1,0 +1,173 @@
+"""`Tokenizer`: text to token ids and back for one model, built from its GGUF metadata.
+
+Special tokens are cut out by `special_tokens`, plain text is encoded by the `tokenizers` library; token ids are those
+of llama.cpp on the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from paceline.checkpoint import GgufFile
+from paceline.core.errors import InvalidRequestError
+from paceline.tokenizer.byte_alphabet import bytes_by_character
+from paceline.tokenizer.chat_template import ChatTemplate
+from paceline.tokenizer.conversion import build_encoder
+from paceline.tokenizer.merge_cache import MergeCache
+from paceline.tokenizer.special_tokens import SpecialTokens
+from paceline.tokenizer.vocabulary import TokenizerKind, TokenType, Vocabulary, read_vocabulary
+
+_SPACE = "▁"  # SentencePiece's stand-in for a space
+_TYPES_WITH_TEXT = frozenset({TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE})
+
+
+class Tokenizer:
+    """Encodes, decodes and renders chats; immutable, and safe to use from several threads.
+
+    `eos_token_ids` are all tokens that end a generation. Two models whose `vocabulary_hash` is equal mean the same by
+    every token id.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, cache_dir: Path | None) -> None:
+        self.vocab_size = len(vocabulary.tokens)
+        self.vocabulary_hash = vocabulary.hash()
+        self.bos_token_id = vocabulary.bos_token_id
+        self.eos_token_ids = vocabulary.eos_token_ids
+        self.has_space_prefix = vocabulary.has_space_prefix
+        self._leading_ids = vocabulary.leading_token_ids
+        self._trailing_ids = vocabulary.trailing_token_ids
+        self._is_byte_level = vocabulary.kind is TokenizerKind.BYTE_LEVEL
+        self._token_types = vocabulary.token_types.tobytes()
+        self._bytes_by_character = bytes_by_character()
+        self._user_defined = _tokens_of_types(vocabulary, TokenType.USER_DEFINED)
+        self._all_special = _tokens_of_types(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
+        self._chat_template = _chat_template(vocabulary)
+        self._encoder = build_encoder(vocabulary, MergeCache(cache_dir, vocabulary))
+
+    @classmethod
+    def from_gguf(cls, gguf: GgufFile, cache_dir: Path | None) -> Self:
+        """The tokenizer of an open model file; nothing of the file is kept."""
+        return cls.from_metadata(gguf.metadata, cache_dir)
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, object], cache_dir: Path | None) -> Self:
+        """The tokenizer that the metadata describes; slow conversions are kept in `cache_dir` (None: nowhere).
+
+        Raises CheckpointError (missing, malformed), UnsupportedModelError (algorithm or pre-tokenizer).
+        """
+        return cls(read_vocabulary(metadata), cache_dir)
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the model is made for chats."""
+        return self._chat_template is not None
+
+    def encode(self, text: str, *, parse_special: bool) -> list[int]:
+        """Token ids of `text` alone. Control tokens that are spelled out count as such only with `parse_special`.
+
+        Raises InvalidRequestError where the text is not valid Unicode.
+        """
+        _check_unicode(text)
+        token_ids: list[int] = []
+        is_after_special = True
+        for part in (self._all_special if parse_special else self._user_defined).split(text):
+            if isinstance(part, int):
+                token_ids.append(part)
+            else:
+                token_ids += self._encode_plain(part, is_after_special)
+            is_after_special = isinstance(part, int)
+        return token_ids
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants."""
+        return [*self._leading_ids, *self.encode(text, parse_special=True), *self._trailing_ids]
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of `token_ids`; tokens without text are skipped, bytes that are not UTF-8 become U+FFFD."""
+        text = b"".join(map(self.text_bytes, token_ids))
+        return (text.removeprefix(b" ") if self.has_space_prefix else text).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The token itself, special tokens spelled out; a part of a character where the token is one.
+
+        Raises InvalidRequestError for an id outside the vocabulary.
+        """
+        token = self._encoder.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
+        if token is None:
+            raise InvalidRequestError(f"token id {token_id} is not below the vocabulary's size, {self.vocab_size}")
+        token_type = self._token_types[token_id]
+        if token_type == TokenType.BYTE:
+            return bytes.fromhex(token.removeprefix("<0x").removesuffix(">"))
+        if token_type != TokenType.NORMAL:
+            return token.encode()
+        return self._spelled_bytes(token) if self._is_byte_level else token.replace(_SPACE, " ").encode()
+
+    def text_bytes(self, token_id: int) -> bytes:
+        """What the token adds to an output's text: nothing for control, unknown and unused tokens."""
+        token = self.token_bytes(token_id)
+        return token if self._token_types[token_id] in _TYPES_WITH_TEXT else b""
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]] | None = None,
+        **options: object,
+    ) -> str:
+        """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
+
+        Raises InvalidRequestError where the model has no template or its template fails.
+        """
+        if self._chat_template is None:
+            raise InvalidRequestError(
+                "the model has no chat template; use /v1/completions, or a model that is made for chats", "messages"
+            )
+        return self._chat_template.render(messages, tools=tools, **options)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]] | None = None,
+        **options: object,
+    ) -> list[int]:
+        """Token ids of `render_chat`, with one beginning token where the model wants it, whoever writes it."""
+        token_ids = self.encode(self.render_chat(messages, tools, **options), parse_special=True)
+        return token_ids if token_ids[:1] == [*self._leading_ids] else [*self._leading_ids, *token_ids]
+
+    def _encode_plain(self, text: str, is_after_special: bool) -> list[int]:
+        if not self._is_byte_level:
+            prefix = _SPACE if self.has_space_prefix and is_after_special else ""
+            text = prefix + text.replace(" ", _SPACE)
+        token_ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
+        return token_ids
+
+    def _spelled_bytes(self, token: str) -> bytes:
+        try:
+            return bytes(map(self._bytes_by_character.__getitem__, token))
+        except KeyError:
+            return token.encode()
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"the text holds half of a surrogate pair at character {error.start}; send valid Unicode"
+        ) from error
+
+
+def _tokens_of_types(vocabulary: Vocabulary, *types: TokenType) -> SpecialTokens:
+    token_ids: list[int] = np.flatnonzero(np.isin(vocabulary.token_types, types)).tolist()
+    return SpecialTokens({vocabulary.tokens[token_id]: token_id for token_id in token_ids})
+
+
+def _chat_template(vocabulary: Vocabulary) -> ChatTemplate | None:
+    if vocabulary.chat_template is None:
+        return None
+    ids = {"bos_token": vocabulary.bos_token_id, "eos_token": vocabulary.eos_token_id}
+    texts = {name: "" if token_id is None else vocabulary.tokens[token_id] for name, token_id in ids.items()}
+    return ChatTemplate(vocabulary.chat_template, texts)
