@@ -1,6 +1,9 @@
 #include "decoder/kv_store.hpp"
 
 #include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
 
 namespace paceline {
 
@@ -12,6 +15,8 @@ KvStore::KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim)
       block_halves_(num_layers * layer_halves_) {}
 
 void KvStore::allocate(int64_t num_blocks) {
+  if (num_blocks < 0) throw std::invalid_argument("a KV store cannot have a negative number of blocks");
+  if (num_blocks > std::numeric_limits<int64_t>::max() / block_size_bytes()) throw std::bad_alloc();
   num_blocks_ = 0;
   data_ = AlignedBuffer();
   data_ = AlignedBuffer(static_cast<size_t>(num_blocks * block_size_bytes()));

@@ -1,0 +1,162 @@
+"""The native decoder: a row's logits are the same bits however, wherever and beside whatever it is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paceline import _native
+from paceline.checkpoint import GgufFile
+from paceline.core.errors import ConfigError, InsufficientMemoryError
+from paceline.models import NativeModel, read_model_config
+from paceline.models.reference import ReferenceModel
+from tests.native.decoder_runs import BLOCK_SIZE, Row, bits, build_batch, run_chunks, slot_at, text_rows
+from tests.support.tiny_gguf import write_tiny_gguf
+
+NUM_BLOCKS = 64
+TEXT_LENGTH = 150
+KINDS = [("llama", "Q4_1"), ("qwen2", "Q4_K"), ("qwen3", "Q6_K"), ("gemma3", "Q5_0"), ("llama", "F16")]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=["-".join(kind) for kind in KINDS])
+def gguf(request, tmp_path_factory):
+    architecture, weight_type = request.param
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    with GgufFile.open(write_tiny_gguf(path, architecture, weight_type)) as opened:
+        yield opened
+
+
+def load(gguf, num_threads=2, instruction_set=None):
+    model = NativeModel(gguf, read_model_config(gguf), num_threads=num_threads, instruction_set=instruction_set)
+    model.kv.allocate(NUM_BLOCKS)
+    return model
+
+
+@pytest.fixture
+def text(gguf):
+    rng = np.random.default_rng(7)
+    return rng.integers(0, read_model_config(gguf).vocab_size, TEXT_LENGTH).tolist()
+
+
+@pytest.fixture
+def plain(gguf, text):
+    """Logits of every position, one row at a time."""
+    return run_chunks(load(gguf), text, [1], list(range(NUM_BLOCKS)))
+
+
+def test_prefill_in_any_chunking_gives_the_bits_of_decoding(gguf, text, plain):
+    model = load(gguf)
+    for sizes in ([TEXT_LENGTH], [64], [17], [1, 2, 3, 5, 8, 13, 32], [149, 1]):
+        assert (bits(run_chunks(model, text, sizes, list(range(NUM_BLOCKS)))) == bits(plain)).all(), sizes
+
+
+def test_threads_do_not_change_bits(gguf, text, plain):
+    for num_threads in (1, 2, 3, 4):
+        logits = run_chunks(load(gguf, num_threads), text, [33], list(range(NUM_BLOCKS)))
+        assert (bits(logits) == bits(plain)).all(), num_threads
+
+
+@pytest.mark.parametrize("instruction_set", _native.instruction_sets())
+def test_instruction_sets_give_equal_bits(gguf, text, plain, instruction_set):
+    model = load(gguf, instruction_set=instruction_set)
+    assert model.instruction_set == instruction_set
+    logits = run_chunks(model, text, [40, 7, 1, 16], list(range(NUM_BLOCKS)))
+    assert (bits(logits) == bits(plain)).all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8, 13, 32])
+def test_a_row_does_not_depend_on_its_batch(gguf, text, plain, batch_size):
+    """Sequences of different length side by side, in scattered blocks, each at another position."""
+    model = load(gguf)
+    blocks = np.random.default_rng(batch_size).permutation(NUM_BLOCKS).tolist()
+    lengths = [5 + (11 * i) % 27 for i in range(batch_size)]
+    tables = [[blocks.pop(), blocks.pop()] for _ in range(batch_size)]
+    prefill = [row for i, n in enumerate(lengths) for row in text_rows(text[: n - 1], 0, tables[i], i)]
+    model.forward(build_batch(prefill, tables))
+    last = [Row(text[n - 1], n - 1, slot_at(tables[i], n - 1), i) for i, n in enumerate(lengths)]
+    logits = model.forward(build_batch(last, tables))
+    for i, length in enumerate(lengths):
+        assert (bits(logits[i]) == bits(plain[length - 1])).all(), (batch_size, i)
+
+
+def test_a_tree_node_has_the_bits_of_the_chain(gguf, text, plain):
+    """A tree whose branches lie in scattered slots; the true branch is then moved to where a chain would lie."""
+    model = load(gguf)
+    table = list(range(NUM_BLOCKS // 2))
+    start = 70
+    model.forward(build_batch(text_rows(text[:start], 0, table), [table]))
+    rng = np.random.default_rng(3)
+    depth = 9
+    true_slots = (BLOCK_SIZE * (NUM_BLOCKS // 2) + rng.permutation(200)[:depth]).tolist()
+    rows = []
+    for i in range(depth):
+        false_slot = BLOCK_SIZE * (NUM_BLOCKS - 1) + i
+        false_path = (*true_slots[:i], false_slot)
+        rows.append(Row((text[start + i] + 1) % 300, start + i, false_slot, 0, false_path))
+        rows.append(Row(text[start + i], start + i, true_slots[i], 0, tuple(true_slots[: i + 1])))
+    logits = model.forward(build_batch(rows, [table]))
+    assert (bits(logits[1::2]) == bits(plain[start : start + depth])).all()
+    assert (bits(logits[0]) != bits(plain[start])).any()
+
+    model.kv.move([(slot, slot_at(table, start + i)) for i, slot in enumerate(true_slots)])
+    rest = text_rows(text[start + depth :], start + depth, table)
+    logits = model.forward(build_batch(rest, [table]))
+    assert (bits(logits) == bits(plain[start + depth :])).all()
+
+
+def test_blocks_can_be_copied_saved_and_restored(gguf, text, plain):
+    model = load(gguf)
+    model.forward(build_batch(text_rows(text[:40], 0, [0, 1, 2]), [[0, 1, 2]]))
+    model.kv.copy([(0, 10), (1, 11), (2, 12)])
+    saved = [model.kv.read_block(block) for block in (10, 11, 12)]
+    assert {len(block) for block in saved} == {model.kv.block_size_bytes}
+    model.kv.allocate(NUM_BLOCKS)
+    for block, data in zip((30, 7, 21), saved, strict=True):
+        model.kv.write_block(block, data)
+    table = [30, 7, 21]
+    logits = model.forward(build_batch(text_rows(text[40:48], 40, table), [table]))
+    assert (bits(logits) == bits(plain[40:48])).all()
+
+
+def test_agrees_with_the_reference_model(gguf, text, plain):
+    """The oracle multiplies unrounded activations, so logits agree up to 8-bit rounding; float weights closely."""
+    reference = ReferenceModel(gguf)
+    reference.kv.allocate(NUM_BLOCKS)
+    expected = run_chunks(reference, text, [TEXT_LENGTH], list(range(NUM_BLOCKS)))
+    is_float = gguf.tensors["blk.0.attn_q.weight"].type.name == "F16"
+    difference = np.abs(plain - expected)
+    assert difference.max() < (0.02 if is_float else 1.5)
+    assert difference.mean() < (0.001 if is_float else 0.12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"token_ids": 10_000},
+        {"token_ids": -1},
+        {"positions": 1_000_000},
+        {"slots": BLOCK_SIZE * NUM_BLOCKS},
+        {"sequence_indices": 1},
+        {"logit_rows": 1},
+        {"block_tables": [[NUM_BLOCKS]]},
+        {"path_offsets": [0, 3]},
+    ],
+)
+def test_a_batch_that_points_outside_is_refused(gguf, change):
+    model = load(gguf)
+    batch = build_batch([Row(1, 0, 0)], [[0]])
+    arrays = {name: getattr(batch, name) for name in batch.__slots__}
+    for name, value in change.items():
+        arrays[name] = np.array(value if isinstance(value, list) else [value], np.int32)
+    with pytest.raises(ValueError, match=r"outside|not in the batch|out of bounds|no block table"):
+        model.forward(type(batch)(**arrays))
+
+
+def test_a_cache_larger_than_any_memory_is_refused(gguf):
+    with pytest.raises(InsufficientMemoryError, match="MiB"):
+        load(gguf).kv.allocate(2**50)
+
+
+def test_an_unknown_instruction_set_is_refused(gguf):
+    with pytest.raises(ConfigError, match="'neon'"):
+        load(gguf, instruction_set="neon")
