@@ -1,7 +1,16 @@
 """Models: the `Model` protocol, its implementations, and the architectures that GGUF files may have."""
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
-from paceline.models.native import NativeModel
+from paceline.models.native import NativeModel, instruction_sets
 from paceline.models.protocol import KvStore, Model
 
-__all__ = ["KvStore", "Model", "NativeModel", "check_tensors", "layer_tensors", "model_tensors", "read_model_config"]
+__all__ = [
+    "KvStore",
+    "Model",
+    "NativeModel",
+    "check_tensors",
+    "instruction_sets",
+    "layer_tensors",
+    "model_tensors",
+    "read_model_config",
+]

@@ -149,6 +149,11 @@ class NativeModel:
         )
 
 
+def instruction_sets() -> tuple[str, ...]:
+    """The names that this machine can run, slowest first: scalar always, then avx2 and avx512 where it has them."""
+    return tuple(_native.instruction_sets())
+
+
 def _native_config(config: ModelConfig, max_positions: int) -> _native.DecoderConfig:
     native = _native.DecoderConfig()
     for name in ("hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_size", "vocab_size", "norm_epsilon"):
