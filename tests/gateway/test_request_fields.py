@@ -148,6 +148,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
         ({"speculation": {"mode": "sometimes"}}, "speculation.mode", "invalid_value"),
         ({"speculation": {"max_window": -1}}, "speculation.max_window", "invalid_value"),
+        ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": "hi"}, "messages", "invalid_value"),
         ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "invalid_value"),

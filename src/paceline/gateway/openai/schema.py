@@ -15,6 +15,7 @@ from paceline.gateway.openai.field_types import LogitBias, MessageContent, Promp
 
 MAX_CHOICES = 128
 MAX_LOGPROBS = 20
+_RESERVED_TEMPLATE_NAMES = frozenset({"messages", "self", "tools"})
 
 
 class _Strict(BaseModel):
@@ -154,6 +155,8 @@ class ChatCompletionRequest(GenerationFields):
             raise _field_error("top_logprobs", "it needs logprobs to be true")
         if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
             raise _field_error("max_tokens", "it differs from max_completion_tokens, its newer name: send one of them")
+        if reserved := _RESERVED_TEMPLATE_NAMES.intersection(self.chat_template_kwargs or ()):
+            raise _field_error("chat_template_kwargs", f"{min(reserved)} is not a variable that a request may set")
         for index, message in enumerate(self.messages):
             if message.content is None:
                 raise _field_error(f"messages[{index}].content", "a message needs a content")
