@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.engine.engine_factory import answer, request, run
+from tests.engine.engine_factory import EngineFactory, answer, request, run
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
+from tests.support.tiny_gguf import write_tiny_pair
 
 from paceline.core import FinishReason, Request
 from paceline.speculation import NgramDrafter
@@ -72,9 +73,15 @@ class Life:
             self.engine.check_integrity()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_random_life_says_what_plain_decoding_says(engines, seed):
-    life = Life(engines, seed)
+@pytest.fixture(scope="module", params=["qwen2", "gemma3"])
+def any_engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EngineFactory:
+    """Full attention, and sliding windows."""
+    return EngineFactory(write_tiny_pair(tmp_path_factory.mktemp(request.param), request.param, "Q4_K"))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_random_life_says_what_plain_decoding_says(any_engines, seed):
+    life = Life(any_engines, seed)
     life.live()
     ended = {name: outputs[-1].finish_reason for name, outputs in life.outputs.items()}
     for name, outputs in life.outputs.items():
@@ -89,14 +96,14 @@ def test_a_random_life_says_what_plain_decoding_says(engines, seed):
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
-def test_a_random_life_goes_on_after_a_restart(engines, seed):
-    life = Life(engines, seed)
+def test_a_random_life_goes_on_after_a_restart(any_engines, seed):
+    life = Life(any_engines, seed)
     for item in life.requests.values():
         life.engine.add(item)
     for _ in range(life.generator.randint(3, 40)):
         for output in life.engine.step():
             life.outputs[output.request_id].append(output)
-    restarted = life.make_engine(engines)
+    restarted = life.make_engine(any_engines)
     for name, item in life.requests.items():
         outputs = life.outputs[name]
         if not outputs or outputs[-1].finish_reason is None:
