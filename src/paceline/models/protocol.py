@@ -55,7 +55,11 @@ class Model(Protocol):
     """A decoder with its KV store."""
 
     config: ModelConfig
-    kv: KvStore
+
+    @property
+    def kv(self) -> KvStore:
+        """The model's KV memory."""
+        ...
 
     def forward(self, batch: Batch) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. Writes K and V of every
