@@ -31,24 +31,46 @@ class LoadedModel:
     tokenizer: Tokenizer
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """A target, its draft model (None without one), and the drafters that can run."""
+
+    target: LoadedModel
+    draft: LoadedModel | None
+    drafter_names: tuple[DrafterName, ...]
+
+
 def load_engine_parts(config: EngineConfig) -> EngineParts:
-    """Loads the models, pulling catalog names that are absent.
+    """Loads the models, pulling catalog names that are absent, for a KV cache that fits in memory.
 
     Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError,
     InsufficientMemoryError.
     """
+    pair = load_pair(config)
+    return build_parts(pair, config, pair.drafter_names, _num_blocks(config, pair))
+
+
+def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
+    """The models that `config` means; `instruction_set` None takes the machine's best. Raises as above."""
     resolved = resolve_model(config.model, is_offline=config.is_offline)
     drafter_names = choose_drafters(config, resolved.default_draft_name)
-    target = load_model(resolved, config)
-    draft = None
-    if DRAFT_MODEL in drafter_names:
-        draft = _load_draft(config.draft_model or str(resolved.default_draft_name), target, config)
+    target = load_model(resolved, config, instruction_set)
+    if DRAFT_MODEL not in drafter_names:
+        return LoadedPair(target, None, drafter_names)
+    draft_name = config.draft_model or str(resolved.default_draft_name)
+    return LoadedPair(target, _load_draft(draft_name, target, config, instruction_set), drafter_names)
+
+
+def build_parts(
+    pair: LoadedPair, config: EngineConfig, drafter_names: tuple[DrafterName, ...], num_blocks: int
+) -> EngineParts:
+    """What an engine with these drafters is made of; a draft model that is not among them stays out of it."""
     samplers: dict[str, RowSampler] = {}
-    num_blocks = _num_blocks(config, target, draft)
+    draft = pair.draft if DRAFT_MODEL in drafter_names else None
     return EngineParts(
-        model_name=target.name,
-        target=target.model,
-        tokenizer=target.tokenizer,
+        model_name=pair.target.name,
+        target=pair.target.model,
+        tokenizer=pair.target.tokenizer,
         num_blocks=num_blocks,
         controller=FixedController(config.num_speculative_tokens, DRAFT_MODEL if draft else None),
         drafters=tuple(_build_drafters(config, drafter_names, draft, samplers, num_blocks)),
@@ -72,21 +94,27 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
     return (NGRAM, DRAFT_MODEL) if has_draft_model else (NGRAM,)
 
 
-def load_model(resolved: ResolvedModel, config: EngineConfig) -> LoadedModel:
+def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: str | None = None) -> LoadedModel:
     """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back."""
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
         check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
         tokenizer = Tokenizer.from_gguf(gguf, default_cache_dir(os.environ) / "tokenizers")
         num_threads = config.num_threads or len(os.sched_getaffinity(0))
-        model = NativeModel(gguf, model_config, num_threads=num_threads, block_size=config.block_size)
+        model = NativeModel(
+            gguf,
+            model_config,
+            num_threads=num_threads,
+            block_size=config.block_size,
+            instruction_set=instruction_set,
+        )
         gguf.release_pages()
     _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)
     return LoadedModel(resolved.name, model, tokenizer)
 
 
-def _load_draft(name: str, target: LoadedModel, config: EngineConfig) -> LoadedModel:
-    draft = load_model(resolve_model(name, is_offline=config.is_offline), config)
+def _load_draft(name: str, target: LoadedModel, config: EngineConfig, instruction_set: str | None) -> LoadedModel:
+    draft = load_model(resolve_model(name, is_offline=config.is_offline), config, instruction_set)
     if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
         raise VocabularyMismatchError(
             f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
@@ -95,9 +123,10 @@ def _load_draft(name: str, target: LoadedModel, config: EngineConfig) -> LoadedM
     return draft
 
 
-def _num_blocks(config: EngineConfig, target: LoadedModel, draft: LoadedModel | None) -> int:
-    block_size_bytes = target.model.kv.block_size_bytes + (draft.model.kv.block_size_bytes if draft else 0)
-    context_size = context_window_size(config, target.model.config)
+def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:
+    models = [loaded.model for loaded in (pair.target, pair.draft) if loaded is not None]
+    block_size_bytes = sum(model.kv.block_size_bytes for model in models)
+    context_size = context_window_size(config, pair.target.model.config)
     return num_kv_blocks(config, context_size, block_size_bytes, available_memory_bytes())
 
 
