@@ -52,14 +52,17 @@ struct OwnedRows {
   QuantizedRows rows;
 };
 
-OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs) {
+OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs,
+                        int64_t scale_inputs) {
   OwnedRows owned;
-  const auto super_blocks = static_cast<size_t>(QuantizedRows::count_super_blocks(static_cast<int64_t>(inputs)));
+  owned.rows.inputs = static_cast<int64_t>(inputs);
+  owned.rows.scale_inputs = scale_inputs;
   owned.values.resize(num_rows * inputs);
-  owned.scales.resize(num_rows * super_blocks);
+  owned.scales.resize(num_rows * static_cast<size_t>(owned.rows.num_scales()));
   owned.group_sums.resize(num_rows * (inputs / 16));
-  owned.rows = {static_cast<int64_t>(inputs), static_cast<int64_t>(super_blocks), owned.values.data(),
-                owned.scales.data(), owned.group_sums.data()};
+  owned.rows.values = owned.values.data();
+  owned.rows.scales = owned.scales.data();
+  owned.rows.group_sums = owned.group_sums.data();
   for (size_t row = 0; row < num_rows; ++row) {
     kernels.quantize_row(source + row * inputs, static_cast<int64_t>(row), owned.rows);
   }
@@ -81,7 +84,7 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   const auto num_rows = static_cast<int64_t>(rows.shape(0));
   const nb::gil_scoped_release release;
   if (weights.is_quantized()) {
-    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1));
+    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1), weights.activation_scale_inputs());
     kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, out.data(), weights.outputs);
   } else {
     kernels.gemm_float(weights, rows.data(), num_rows, block_begin, block_end, out.data(), weights.outputs);
@@ -89,21 +92,25 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   return out;
 }
 
-nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
+nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows, int64_t scale_inputs) {
   const KernelTable& kernels = kernels_named(instruction_set);
   if (rows.shape(1) == 0 || rows.shape(1) % kGroup != 0) {
     throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values, but they must be a multiple of " +
                                 std::to_string(kGroup));
   }
+  if (scale_inputs != kGroup && scale_inputs != kSuperBlock) throw std::invalid_argument("scale_inputs is 32 or 256");
   const size_t num_rows = rows.shape(0);
-  const auto super_blocks = static_cast<size_t>(QuantizedRows::count_super_blocks(static_cast<int64_t>(rows.shape(1))));
+  QuantizedRows target;
+  target.inputs = static_cast<int64_t>(rows.shape(1));
+  target.scale_inputs = scale_inputs;
   auto values = make_array<int8_t, 2>({num_rows, rows.shape(1)});
-  auto scales = make_array<float, 2>({num_rows, super_blocks});
+  auto scales = make_array<float, 2>({num_rows, static_cast<size_t>(target.num_scales())});
   auto sums = make_array<int16_t, 2>({num_rows, rows.shape(1) / 16});
   {
     const nb::gil_scoped_release release;
-    QuantizedRows target{static_cast<int64_t>(rows.shape(1)), static_cast<int64_t>(super_blocks), values.data(),
-                         scales.data(), sums.data()};
+    target.values = values.data();
+    target.scales = scales.data();
+    target.group_sums = sums.data();
     for (size_t row = 0; row < num_rows; ++row) {
       kernels.quantize_row(rows.data() + row * rows.shape(1), static_cast<int64_t>(row), target);
     }
@@ -144,7 +151,8 @@ void bind_gemm(nb::module_& module) {
               nb::arg("block_end"),
               "float32 [rows, outputs] of rows float32 [rows, inputs]; columns outside the blocks of 16 stay zero.");
   kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
-              "Rounds float32 rows: int8 values, float32 scales a 256 inputs, int16 sums of 16 values each.");
+              nb::arg("scale_inputs"),
+              "Rounds float32 rows: int8 values, a float32 scale for `scale_inputs` inputs, int16 sums of 16 values each.");
   kernels.def("dequantize_row", &dequantize, nb::arg("type_id"), nb::arg("data"), nb::arg("count"),
               "float32 [count] of a row's bytes.");
 }

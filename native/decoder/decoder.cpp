@@ -111,29 +111,37 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   floats(work_.gate, num_rows * config_.ffn_size);
   floats(work_.up, num_rows * config_.ffn_size);
   floats(work_.logits, num_logit_rows * config_.vocab_size);
-  work_.quantized_values.reserve(num_rows * widest);
-  floats(work_.quantized_scales, num_rows * (widest / 32 + 1));
-  work_.quantized_sums.reserve(num_rows * (widest / 16 + 1) * sizeof(int16_t));
+  for (RoundedBuffers* rounded : {&work_.fine, &work_.coarse}) {
+    rounded->values.reserve(num_rows * widest);
+    floats(rounded->scales, num_rows * (widest / kGroup + 1));
+    rounded->sums.reserve(num_rows * (widest / 16 + 1) * sizeof(int16_t));
+  }
 }
 
-QuantizedRows Decoder::quantized_rows(int64_t inputs) {
-  QuantizedRows rows;
-  rows.inputs = inputs;
-  rows.super_blocks = QuantizedRows::count_super_blocks(inputs);
-  rows.values = work_.quantized_values.as<int8_t>();
-  rows.scales = work_.quantized_scales.as<float>();
-  rows.group_sums = work_.quantized_sums.as<int16_t>();
-  return rows;
+QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs, int64_t scale_inputs) {
+  RoundedBuffers& buffers = scale_inputs == kGroup ? work_.fine : work_.coarse;
+  QuantizedRows rounded;
+  rounded.inputs = inputs;
+  rounded.scale_inputs = scale_inputs;
+  rounded.values = buffers.values.as<int8_t>();
+  rounded.scales = buffers.scales.as<float>();
+  rounded.group_sums = buffers.sums.as<int16_t>();
+  pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
+  });
+  return rounded;
 }
 
 void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products) {
   const int64_t inputs = products.begin()->matrix->inputs;
-  QuantizedRows quantized = quantized_rows(inputs);
-  if (std::any_of(products.begin(), products.end(), [](const Product& p) { return p.matrix->is_quantized(); })) {
-    pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, quantized);
+  const auto round_for = [&](int64_t scale_inputs) {
+    const bool is_needed = std::any_of(products.begin(), products.end(), [&](const Product& product) {
+      return product.matrix->is_quantized() && product.matrix->activation_scale_inputs() == scale_inputs;
     });
-  }
+    return is_needed ? round_rows(rows, num_rows, inputs, scale_inputs) : QuantizedRows{};
+  };
+  const QuantizedRows fine = round_for(kGroup);
+  const QuantizedRows coarse = round_for(kSuperBlock);
   int64_t num_blocks = 0;
   for (const Product& product : products) num_blocks += product.matrix->column_blocks;
   pool_.parallel_for(num_blocks, kColumnGrain, [&](int64_t begin, int64_t end) {
@@ -143,7 +151,8 @@ void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_lis
       const int64_t from = std::max(begin - first, int64_t{0});
       const int64_t to = std::min(end - first, matrix.column_blocks);
       if (from < to && matrix.is_quantized()) {
-        kernels_.gemm_quantized(matrix, quantized, num_rows, from, to, product.out, matrix.outputs);
+        const QuantizedRows& rounded = matrix.activation_scale_inputs() == kGroup ? fine : coarse;
+        kernels_.gemm_quantized(matrix, rounded, num_rows, from, to, product.out, matrix.outputs);
       } else if (from < to) {
         kernels_.gemm_float(matrix, rows, num_rows, from, to, product.out, matrix.outputs);
       }

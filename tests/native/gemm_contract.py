@@ -34,19 +34,24 @@ def fma(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
     return wide.astype(np.float32)
 
 
-def round_activations(rows: Float32Array) -> tuple[npt.NDArray[np.int8], Float32Array]:
-    """int8 [rows, inputs] and float32 scales [rows, super-blocks] of the rounding rule."""
+def scale_inputs(weight_type: str) -> int:
+    """How many inputs share an activation scale."""
+    return 256 if weight_type.endswith("_K") else 32
+
+
+def round_activations(rows: Float32Array, run: int) -> tuple[npt.NDArray[np.int8], Float32Array]:
+    """int8 [rows, inputs] and float32 scales [rows, runs] of the rounding rule."""
     values = np.zeros(rows.shape, np.int8)
-    scales = np.zeros((len(rows), -(-rows.shape[1] // 256)), np.float32)
+    scales = np.zeros((len(rows), -(-rows.shape[1] // run)), np.float32)
     for block in range(scales.shape[1]):
-        part = rows[:, 256 * block : 256 * (block + 1)]
+        part = rows[:, run * block : run * (block + 1)]
         largest = np.abs(part).max(axis=1)
         with np.errstate(divide="ignore", over="ignore"):
             inverse = np.float32(127) / largest
         usable = np.isfinite(inverse)
         factors = np.where(usable, inverse, np.float32(0))[:, None]
         scales[:, block] = np.where(usable, largest / np.float32(127), 0)
-        values[:, 256 * block : 256 * (block + 1)] = np.rint(part * factors).astype(np.int8)
+        values[:, run * block : run * (block + 1)] = np.rint(part * factors).astype(np.int8)
     return values, scales
 
 
@@ -57,10 +62,12 @@ def contract_gemm(weights: DecodedWeights, values: npt.NDArray[np.int8], scales:
     dots = np.einsum("ogk,rgk->rog", weights.integers, groups)
     sums = groups.sum(axis=2)
     total = np.zeros((len(values), outputs), np.float32)
+    if weights.integer_minima is None and group_inputs == 32:
+        return _group_scaled(weights, dots, sums, scales, total)
     per_block = 256 // group_inputs
     for block in range(scales.shape[1]):
         span = range(block * per_block, min((block + 1) * per_block, num_groups))
-        partial = _partial(weights, dots, sums, span)
+        partial = _partial(weights, dots, span)
         if weights.integer_minima is not None and weights.minimum_scales is not None:
             minima = np.einsum("og,rg->ro", weights.integer_minima[:, span], sums[:, span])
             partial = fma(minima.astype(np.float32), -weights.minimum_scales[None, :, block], partial)
@@ -68,14 +75,23 @@ def contract_gemm(weights: DecodedWeights, values: npt.NDArray[np.int8], scales:
     return total
 
 
-def _partial(weights: DecodedWeights, dots: IntArray, sums: IntArray, span: range) -> Float32Array:
+def _partial(weights: DecodedWeights, dots: IntArray, span: range) -> Float32Array:
     partial = np.zeros(dots.shape[:2], np.float32)
     for group in span:
         partial = fma(dots[:, :, group].astype(np.float32), weights.scales[None, :, group], partial)
-        if weights.half_minima is not None:
-            group_sums = sums[:, None, group].astype(np.float32)
-            partial = fma(group_sums, weights.half_minima[None, :, group], partial)
     return partial
+
+
+def _group_scaled(
+    weights: DecodedWeights, dots: IntArray, sums: IntArray, scales: Float32Array, total: Float32Array
+) -> Float32Array:
+    for group in range(dots.shape[2]):
+        scaled = dots[:, :, group].astype(np.float32) * weights.scales[None, :, group]
+        total = fma(scaled, scales[:, group, None], total)
+        if weights.half_minima is not None:
+            group_sums = sums[:, None, group].astype(np.float32) * scales[:, group, None]
+            total = fma(group_sums, weights.half_minima[None, :, group], total)
+    return total
 
 
 def decode(tensor: RawTensor) -> DecodedWeights:

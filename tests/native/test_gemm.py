@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from paceline import _native
-from tests.native.gemm_contract import contract_gemm, decode, round_activations
+from tests.native.gemm_contract import contract_gemm, decode, round_activations, scale_inputs
 from tests.native.gguf_blocks import (
     ALL_TYPES,
     FLOAT_TYPES,
@@ -110,8 +110,9 @@ def test_products_equal_those_of_the_dequantized_weights(weight_type: str) -> No
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 40, inputs)
         rows = random_rows(rng, 9, inputs)
-        values, scales, _ = kernels.quantize(FAST_SET, rows)
-        rounded = values.astype(np.float64) * scales.astype(np.float64).repeat(256, axis=1)[:, :inputs]
+        run = scale_inputs(weight_type)
+        values, scales, _ = kernels.quantize(FAST_SET, rows, run)
+        rounded = values.astype(np.float64) * scales.astype(np.float64).repeat(run, axis=1)[:, :inputs]
         weights = tensor.dequantized().astype(np.float64)
         magnitude = np.abs(rounded) @ np.abs(weights).T
         error = np.abs(gemm(FAST_SET, tensor, rows) - rounded @ weights.T)
@@ -137,7 +138,7 @@ def test_results_are_those_of_the_written_contract(weight_type: str, instruction
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 33, inputs)
         rows = random_rows(rng, 6, inputs)
-        values, scales = round_activations(rows)
+        values, scales = round_activations(rows, scale_inputs(weight_type))
         assert_same_bits(gemm(instruction_set, tensor, rows), contract_gemm(decode(tensor), values, scales))
 
 

@@ -31,10 +31,11 @@ def hard_rows(inputs: int) -> np.ndarray:
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 @pytest.mark.parametrize("inputs", [32, 96, 256, 576, 896, 1536])
-def test_rounding_is_the_written_rule(instruction_set: str, inputs: int) -> None:
+@pytest.mark.parametrize("scale_inputs", [32, 256])
+def test_rounding_is_the_written_rule(instruction_set: str, inputs: int, scale_inputs: int) -> None:
     rows = hard_rows(inputs)
-    values, scales, sums = kernels.quantize(instruction_set, rows)
-    expected_values, expected_scales = round_activations(rows)
+    values, scales, sums = kernels.quantize(instruction_set, rows, scale_inputs)
+    expected_values, expected_scales = round_activations(rows, scale_inputs)
     np.testing.assert_array_equal(values, expected_values)
     np.testing.assert_array_equal(scales.view(np.uint32), expected_scales.view(np.uint32))
     np.testing.assert_array_equal(sums, values.astype(np.int64).reshape(len(rows), -1, 16).sum(axis=2))
@@ -42,13 +43,14 @@ def test_rounding_is_the_written_rule(instruction_set: str, inputs: int) -> None
 
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
-def test_rounding_is_close(instruction_set: str) -> None:
+@pytest.mark.parametrize("scale_inputs", [32, 256])
+def test_rounding_is_close(instruction_set: str, scale_inputs: int) -> None:
     rows = np.random.default_rng(1).standard_normal((4, 640)).astype(np.float32)
-    values, scales, _ = kernels.quantize(instruction_set, rows)
-    steps = scales.repeat(256, axis=1)[:, :640]
+    values, scales, _ = kernels.quantize(instruction_set, rows, scale_inputs)
+    steps = scales.repeat(scale_inputs, axis=1)[:, :640]
     assert (np.abs(values * steps - rows) <= 0.5001 * steps).all()
 
 
 def test_rows_of_odd_length_are_refused() -> None:
     with pytest.raises(ValueError, match="rows of 40 values, but they must be a multiple of 32"):
-        kernels.quantize("scalar", np.zeros((1, 40), np.float32))
+        kernels.quantize("scalar", np.zeros((1, 40), np.float32), 32)

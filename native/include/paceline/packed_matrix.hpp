@@ -11,7 +11,7 @@
 namespace paceline {
 
 constexpr int64_t kColumnBlock = 16;   // output columns that a tile holds
-constexpr int64_t kSuperBlock = 256;   // inputs that share one activation scale; the last one of a row may be shorter
+constexpr int64_t kSuperBlock = 256;   // inputs of a contiguous piece of a column block; a row's last may be shorter
 constexpr int64_t kGroup = 32;         // inputs are a multiple of this for quantized weights
 
 struct PackedMatrix {
@@ -25,6 +25,11 @@ struct PackedMatrix {
   // Activations are rounded to int8 for quantized weights and used as floats for float weights.
   bool is_quantized() const {
     return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
+  }
+  // Inputs that share an activation scale: 256 for the types whose own blocks are that long, 32 for the others.
+  int64_t activation_scale_inputs() const {
+    const bool is_k_quant = type >= GgmlType::kQ2_K && type <= GgmlType::kQ6_K;
+    return is_k_quant ? kSuperBlock : kGroup;
   }
   const uint8_t* block(int64_t index) const { return data.as<uint8_t>() + index * block_bytes; }
 };

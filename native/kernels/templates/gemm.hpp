@@ -15,13 +15,14 @@ inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) 
   const int64_t inputs = rows.inputs;
   int8_t* values = rows.values + row * inputs;
   int16_t* sums = rows.group_sums + row * (inputs / 16);
-  for (int64_t b = 0; b < rows.super_blocks; ++b) {
-    const int64_t first = b * kSuperBlock;
-    const int64_t last = inputs - first < kSuperBlock ? inputs : first + kSuperBlock;
+  const int64_t num_scales = rows.num_scales();
+  for (int64_t b = 0; b < num_scales; ++b) {
+    const int64_t first = b * rows.scale_inputs;
+    const int64_t last = inputs - first < rows.scale_inputs ? inputs : first + rows.scale_inputs;
     const float largest = reduce_maximum(largest_magnitude(source + first, last - first));
     const float inverse = 127.0F / largest;
     const bool is_zero = inverse > 3.4e38F;  // the division by zero, or nearly zero, gives infinity
-    rows.scales[row * rows.super_blocks + b] = is_zero ? 0.0F : largest / 127.0F;
+    rows.scales[row * num_scales + b] = is_zero ? 0.0F : largest / 127.0F;
     const F32x16 factor = broadcast(is_zero ? 0.0F : inverse);
     for (int64_t i = first; i < last; i += kLanes) {
       const I32x16 rounded = round_to_int(multiply(load(source + i), factor));
@@ -60,11 +61,12 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, float* out, int64_t stride) {
+  const int64_t num_scales = rows.num_scales();
   visit_quantized(weights.type, [&]<GgmlType type>() {
     for (int64_t index = block_begin; index < block_end; ++index) {
       for_each_row_tile<kMaxRows>(num_rows, [&]<int kRows>(int64_t first) {
-        const RowSlice slice{rows.values + first * rows.inputs, rows.scales + first * rows.super_blocks,
-                             rows.group_sums + first * (rows.inputs / 16), rows.inputs, rows.super_blocks};
+        const RowSlice slice{rows.values + first * rows.inputs, rows.scales + first * num_scales,
+                             rows.group_sums + first * (rows.inputs / 16), rows.inputs, num_scales};
         quantized_tile<type, kRows, kChains>(weights.block(index), slice, columns_of_block(weights, index),
                                              out + first * stride + index * kColumnBlock, stride);
       });

@@ -21,7 +21,7 @@ struct RowSlice {
   const float* scales;
   const int16_t* sums;
   int64_t inputs;
-  int64_t super_blocks;
+  int64_t num_scales;
 };
 
 constexpr int64_t kPrefetchBytes = 6144;  // how far ahead of the unpacked group weights are asked for
@@ -33,6 +33,8 @@ struct TileTraits {
   static constexpr bool kHasFloatMinima = Numbers::kScales == ScaleKind::kHalfWithMinimum;
   static constexpr bool kHasIntegerMinima =
       Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
+  // One activation scale a group, instead of one a super-block.
+  static constexpr bool kHasGroupScales = kHasFloatMinima || Numbers::kScales == ScaleKind::kHalf;
   // Types with blocks of 256 have no ragged super-blocks.
   static constexpr bool kIsWhole = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
   // What dot products must be corrected by: the zero point, unless dot_pair removes it.
@@ -44,17 +46,19 @@ template <GgmlType type>
 struct RowSums {
   using Traits = TileTraits<type>;
   int32_t starts[Traits::kZeroPoint != 0 ? 8 * Traits::kScalesPerGroup : 1];  // -zero point * sum: where dot products start
-  float sums[Traits::kHasFloatMinima ? 8 : 1];                                // of 32 inputs
+  float sums[Traits::kHasFloatMinima ? 8 : 1];                                // of 32 inputs, times their scale
   int16_t small_sums[Traits::kHasIntegerMinima ? 16 : 1];                     // of 16 inputs
 
-  void read(const int16_t* source, int groups) {
+  // `scales`: of the groups, where each has its own.
+  void read(const int16_t* source, const float* scales, int groups) {
     if constexpr (Traits::kZeroPoint != 0 && Traits::kScalesPerGroup == 1) {
       for (int g = 0; g < groups; ++g) starts[g] = -Traits::kZeroPoint * (source[2 * g] + source[2 * g + 1]);
     } else if constexpr (Traits::kZeroPoint != 0) {
       for (int g = 0; g < 2 * groups; ++g) starts[g] = -Traits::kZeroPoint * source[g];
     }
+    if constexpr (!Traits::kHasFloatMinima) static_cast<void>(scales);
     if constexpr (Traits::kHasFloatMinima) {
-      for (int g = 0; g < groups; ++g) sums[g] = static_cast<float>(source[2 * g] + source[2 * g + 1]);
+      for (int g = 0; g < groups; ++g) sums[g] = static_cast<float>(source[2 * g] + source[2 * g + 1]) * scales[g];
     }
     if constexpr (Traits::kHasIntegerMinima) std::memcpy(small_sums, source, sizeof(small_sums));
   }
@@ -65,13 +69,22 @@ template <GgmlType type, int kRows>
 struct TileRows {
   const int8_t* values;  // row r is at values + r * inputs
   int64_t inputs;
+  const float* scales;  // row r's first scale here is at scales + r * num_scales
+  int64_t num_scales;
   RowSums<type> row_sums[kRows];
 
   inline __attribute__((always_inline)) TileRows(const RowSlice& slice, int64_t super_block, int groups)
-      : values(slice.values + super_block * kSuperBlock), inputs(slice.inputs) {
+      : values(slice.values + super_block * kSuperBlock),
+        inputs(slice.inputs),
+        scales(slice.scales + super_block * (TileTraits<type>::kHasGroupScales ? kSuperBlock / kGroup : 1)),
+        num_scales(slice.num_scales) {
     const int16_t* sums = slice.sums + super_block * (kSuperBlock / 16);
-    for (int row = 0; row < kRows; ++row) row_sums[row].read(sums + row * (inputs / 16), groups);
+    for (int row = 0; row < kRows; ++row) {
+      row_sums[row].read(sums + row * (inputs / 16), scales + row * num_scales, groups);
+    }
   }
+
+  F32x16 scale(int row, int index) const { return broadcast(scales[row * num_scales + index]); }
 };
 
 // Adds group `group` to rows [kFirst, kRows). kChains rows are interleaved, since one row's chain of dot products is bound by
@@ -102,7 +115,14 @@ inline __attribute__((always_inline)) void add_group(const TileRows<type, kRows>
     }
     const F32x16 scale = reader.scale(run);
     PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) partial[kFirst + j] = fma(to_float(dots[j]), scale, partial[kFirst + j]);
+    for (int j = 0; j < kCount; ++j) {
+      F32x16& sum = partial[kFirst + j];
+      if constexpr (Traits::kHasGroupScales) {
+        sum = fma(multiply(to_float(dots[j]), scale), rows.scale(kFirst + j, group), sum);
+      } else {
+        sum = fma(to_float(dots[j]), scale, sum);
+      }
+    }
   }
   if constexpr (Traits::kHasFloatMinima) {
     const F32x16 minimum = reader.minimum(group);
@@ -136,14 +156,12 @@ inline __attribute__((always_inline)) void subtract_minima(const TileRows<type, 
   if constexpr (kFirst + kChains < kRows) subtract_minima<type, kChains, kFirst + kChains>(rows, reader, partial);
 }
 
-// partial = sums over the super-block of weights at `block`, which has `groups` groups of 32.
+// Adds to `partial` the super-block of weights at `block`, which has `groups` groups of 32.
 template <GgmlType type, int kChains, int kRows>
 inline __attribute__((always_inline)) void sum_super_block(const TileRows<type, kRows>& rows, const uint8_t* block,
                                                            int groups, F32x16 (&partial)[kRows]) {
   using Numbers = Layout<type>;
   const ScaleReader<Numbers::kScales> reader(block + groups * Numbers::kIntegerBytes, groups);
-  PACELINE_UNROLL
-  for (int row = 0; row < kRows; ++row) partial[row] = zero();
   for (int group = 0; group < groups; ++group) {
     for (int line = 0; line < Numbers::kGroupBytes; line += kRegisterBytes) {
       __builtin_prefetch(block + group * Numbers::kGroupBytes + line + kPrefetchBytes);
@@ -161,18 +179,22 @@ template <GgmlType type, int kRows, int kChains>
   F32x16 total[kRows];
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) total[row] = zero();
-  for (int64_t b = 0; b < rows.super_blocks; ++b) {
+  for (int64_t b = 0; b * kSuperBlock < rows.inputs; ++b) {
     const int64_t remaining = rows.inputs - b * kSuperBlock;
     const bool is_whole = TileTraits<type>::kIsWhole || remaining >= kSuperBlock;
     const int groups = static_cast<int>((is_whole ? kSuperBlock : remaining) / kGroup);
     const TileRows<type, kRows> tile(rows, b, groups);
-    F32x16 partial[kRows];
-    sum_super_block<type, kChains>(tile, block, groups, partial);
-    block += groups * Layout<type>::kGroupBytes;
-    PACELINE_UNROLL
-    for (int row = 0; row < kRows; ++row) {
-      total[row] = fma(partial[row], broadcast(rows.scales[row * rows.super_blocks + b]), total[row]);
+    if constexpr (TileTraits<type>::kHasGroupScales) {
+      sum_super_block<type, kChains>(tile, block, groups, total);
+    } else {
+      F32x16 partial[kRows];
+      PACELINE_UNROLL
+      for (int row = 0; row < kRows; ++row) partial[row] = zero();
+      sum_super_block<type, kChains>(tile, block, groups, partial);
+      PACELINE_UNROLL
+      for (int row = 0; row < kRows; ++row) total[row] = fma(partial[row], tile.scale(row, 0), total[row]);
     }
+    block += groups * Layout<type>::kGroupBytes;
   }
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) store_partial(out + row * stride, total[row], columns);
