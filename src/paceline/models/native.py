@@ -20,26 +20,26 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 
 BLOCK_SIZE = 16
 
-_MATRICES = {
-    "attn_q": _native.Matrix.QUERY,
-    "attn_k": _native.Matrix.KEY,
-    "attn_v": _native.Matrix.VALUE,
-    "attn_output": _native.Matrix.ATTENTION_OUTPUT,
-    "ffn_gate": _native.Matrix.GATE,
-    "ffn_up": _native.Matrix.UP,
-    "ffn_down": _native.Matrix.DOWN,
-}
-_VECTORS = {
-    "attn_norm.weight": _native.Vector.ATTENTION_NORM,
-    "attn_q.bias": _native.Vector.QUERY_BIAS,
-    "attn_k.bias": _native.Vector.KEY_BIAS,
-    "attn_v.bias": _native.Vector.VALUE_BIAS,
-    "attn_q_norm.weight": _native.Vector.QUERY_NORM,
-    "attn_k_norm.weight": _native.Vector.KEY_NORM,
-    "post_attention_norm.weight": _native.Vector.POST_ATTENTION_NORM,
-    "ffn_norm.weight": _native.Vector.FFN_NORM,
-    "post_ffw_norm.weight": _native.Vector.POST_FFN_NORM,
-}
+_MATRICES = (
+    ("attn_q", _native.Matrix.QUERY),
+    ("attn_k", _native.Matrix.KEY),
+    ("attn_v", _native.Matrix.VALUE),
+    ("attn_output", _native.Matrix.ATTENTION_OUTPUT),
+    ("ffn_gate", _native.Matrix.GATE),
+    ("ffn_up", _native.Matrix.UP),
+    ("ffn_down", _native.Matrix.DOWN),
+)
+_VECTORS = (
+    ("attn_norm.weight", _native.Vector.ATTENTION_NORM),
+    ("attn_q.bias", _native.Vector.QUERY_BIAS),
+    ("attn_k.bias", _native.Vector.KEY_BIAS),
+    ("attn_v.bias", _native.Vector.VALUE_BIAS),
+    ("attn_q_norm.weight", _native.Vector.QUERY_NORM),
+    ("attn_k_norm.weight", _native.Vector.KEY_NORM),
+    ("post_attention_norm.weight", _native.Vector.POST_ATTENTION_NORM),
+    ("ffn_norm.weight", _native.Vector.FFN_NORM),
+    ("post_ffw_norm.weight", _native.Vector.POST_FFN_NORM),
+)
 
 
 class NativeKvStore:
@@ -186,11 +186,11 @@ def _load_weights(decoder: _native.Decoder, gguf: GgufFile, config: ModelConfig)
 
 def _load_layer(decoder: _native.Decoder, gguf: GgufFile, layer: int) -> None:
     prefix = layer_prefix(layer)
-    for name, matrix in _MATRICES.items():
+    for name, matrix in _MATRICES:
         tensor = gguf.tensors[f"{prefix}{name}.weight"]
         decoder.set_matrix(layer, matrix, int(tensor.type), tensor.data, *tensor.shape)
         gguf.release_pages(tensor)
-    for name, vector in _VECTORS.items():
+    for name, vector in _VECTORS:
         optional = gguf.tensors.get(f"{prefix}{name}")
         if optional is not None:
             decoder.set_vector(layer, vector, _float_values(optional))
