@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass
 
-from paceline.checkpoint import GgufFile, ResolvedModel, default_cache_dir, resolve_model
+from paceline.checkpoint import GgufFile, ProgressListener, ResolvedModel, default_cache_dir, resolve_model
 from paceline.config import DrafterName, EngineConfig
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
@@ -32,6 +32,15 @@ class LoadedModel:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolvedPair:
+    """The files of a target and its draft model (None without one), and the drafters that can run."""
+
+    target: ResolvedModel
+    draft: ResolvedModel | None
+    drafter_names: tuple[DrafterName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedPair:
     """A target, its draft model (None without one), and the drafters that can run."""
 
@@ -50,15 +59,29 @@ def load_engine_parts(config: EngineConfig) -> EngineParts:
     return build_parts(pair, config, pair.drafter_names, _num_blocks(config, pair))
 
 
+def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
+    """The files that `config` means, pulled where they are absent.
+
+    Raises ModelNotFoundError, DownloadError, ConfigError.
+    """
+    target = resolve_model(config.model, is_offline=config.is_offline, progress=progress)
+    drafter_names = choose_drafters(config, target.default_draft_name)
+    if DRAFT_MODEL not in drafter_names:
+        return ResolvedPair(target, None, drafter_names)
+    draft_name = config.draft_model or str(target.default_draft_name)
+    draft = resolve_model(draft_name, is_offline=config.is_offline, progress=progress)
+    return ResolvedPair(target, draft, drafter_names)
+
+
 def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
     """The models that `config` means; `instruction_set` None takes the machine's best. Raises as above."""
-    resolved = resolve_model(config.model, is_offline=config.is_offline)
-    drafter_names = choose_drafters(config, resolved.default_draft_name)
-    target = load_model(resolved, config, instruction_set)
-    if DRAFT_MODEL not in drafter_names:
-        return LoadedPair(target, None, drafter_names)
-    draft_name = config.draft_model or str(resolved.default_draft_name)
-    return LoadedPair(target, _load_draft(draft_name, target, config, instruction_set), drafter_names)
+    resolved = resolve_pair(config)
+    target = load_model(resolved.target, config, instruction_set)
+    if resolved.draft is None:
+        return LoadedPair(target, None, resolved.drafter_names)
+    draft = load_model(resolved.draft, config, instruction_set)
+    _check_same_vocabulary(draft, target)
+    return LoadedPair(target, draft, resolved.drafter_names)
 
 
 def build_parts(
@@ -113,14 +136,12 @@ def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: s
     return LoadedModel(resolved.name, model, tokenizer)
 
 
-def _load_draft(name: str, target: LoadedModel, config: EngineConfig, instruction_set: str | None) -> LoadedModel:
-    draft = load_model(resolve_model(name, is_offline=config.is_offline), config, instruction_set)
+def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:
     if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
         raise VocabularyMismatchError(
             f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
             "family, or --drafters ngram"
         )
-    return draft
 
 
 def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:

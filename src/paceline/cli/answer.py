@@ -1,0 +1,65 @@
+"""Prints an answer while it comes, and with `DraftColours` shows which of its characters a draft had guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from rich.console import Console
+
+from paceline.core import Output
+from paceline.core.errors import PacelineError
+from paceline.tokenizer import IncrementalDetokenizer, Tokenizer
+
+ACCEPTED_STYLE = "green"
+
+
+class PlainText:
+    """Shows all text alike."""
+
+    def split(self, output: Output) -> Iterator[tuple[str, str | None]]:
+        """(text, style) pieces of one output."""
+        yield output.text, None
+
+
+class DraftColours:
+    """Colours the characters of accepted draft tokens.
+
+    An engine holds back text that may become a stop string, so an output's text need not be that of its tokens; it
+    always is the next part of all tokens' text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int]) -> None:
+        self._detokenizer = IncrementalDetokenizer(tokenizer, prompt_token_ids)
+        self._num_accepted = 0
+        self._pending: list[tuple[str, str | None]] = []
+
+    def split(self, output: Output) -> Iterator[tuple[str, str | None]]:
+        """(text, style) pieces of one output."""
+        num_accepted = output.speculation.num_accepted_tokens - self._num_accepted
+        self._num_accepted += num_accepted
+        for index, token_id in enumerate(output.token_ids):
+            style = ACCEPTED_STYLE if index < num_accepted else None
+            self._pending += [(character, style) for character in self._detokenizer.append(token_id)]
+        shown, self._pending = self._pending[: len(output.text)], self._pending[len(output.text) :]
+        styles = [style for _, style in shown] + [None] * (len(output.text) - len(shown))
+        for style, pieces in groupby(zip(output.text, styles, strict=True), key=lambda pair: pair[1]):
+            yield "".join(character for character, _ in pieces), style
+
+
+def print_answer(outputs: Iterable[Output], colours: PlainText | DraftColours, console: Console) -> tuple[str, Output]:
+    """Prints the text as it comes and a line break at the end; returns all text and the last output.
+
+    Raises PacelineError where the engine ended the answer with an error.
+    """
+    text = ""
+    last: Output | None = None
+    for last in outputs:
+        text += last.text
+        for piece, style in colours.split(last):
+            console.print(piece, style=style, end="", markup=False, highlight=False, soft_wrap=True, emoji=False)
+        console.file.flush()
+    console.print()
+    if last is None or last.error is not None:
+        raise PacelineError(f"the answer ended early: {last.error if last else 'the engine gave no output'}")
+    return text, last

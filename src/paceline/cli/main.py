@@ -1,0 +1,81 @@
+"""The `paceline` command: registers one file a command and turns errors into exit codes.
+
+A `UsageError` and a wrong flag exit with 2, every other `PacelineError` with 1, an interrupt with 130; each says why in
+one line on stderr. Commands import what they run only when they run, so that `--version` and `--help` are quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import paceline
+from paceline.cli.bench import bench
+from paceline.cli.chat import chat
+from paceline.cli.generate import generate
+from paceline.cli.list_models import list_models
+from paceline.cli.pull import pull
+from paceline.cli.remove import remove
+from paceline.cli.serve import serve
+from paceline.cli.verify import verify
+from paceline.core.errors import PacelineError, UsageError
+
+INTERRUPTED_EXIT_CODE = 130
+
+
+class ReportingGroup(TyperGroup):
+    """Runs a command and reports what it raised on purpose; anything else is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (the context's type is private to typer)
+        """Raises typer.Exit with the code that the outcome deserves."""
+        try:
+            return super().invoke(ctx)
+        except PacelineError as error:
+            print_error(error)
+            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+        except KeyboardInterrupt:
+            typer.echo(err=True)
+            raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
+
+
+def print_error(error: PacelineError) -> None:
+    """One line on stderr."""
+    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"paceline {paceline.__version__} (python {sys.version.split()[0]})")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=ReportingGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def paceline_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Serve open-weight language models with lossless speculative decoding."""
+
+
+app.command()(serve)
+app.command()(generate)
+app.command()(chat)
+app.command()(pull)
+app.command("list")(list_models)
+app.command("rm")(remove)
+app.command()(verify)
+app.command()(bench)

@@ -1,0 +1,105 @@
+"""The options that several commands share, declared once.
+
+`takes_settings` gives a command the engine's (and gateway's) options and hands it one merged `Settings` value.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paceline.config import load_settings
+
+TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 is greedy.")]
+TopPOption = Annotated[float, typer.Option(min=0.0, max=1.0, help="Keep the most likely tokens of this total.")]
+TopKOption = Annotated[int | None, typer.Option(min=1, help="Keep this many of the most likely tokens.")]
+MinPOption = Annotated[float, typer.Option(min=0.0, max=1.0, help="Drop tokens below this share of the likeliest.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="Same seed, same text.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="End after this many tokens.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Never download.")]
+
+
+ConfigOption = Annotated[Path | None, typer.Option(help="Settings file; default: paceline.yaml where it exists.")]
+
+
+def model_options(
+    model: Annotated[str | None, typer.Argument(help="Catalog name or path of a GGUF file.")] = None,
+    draft_model: Annotated[str | None, typer.Option(help="Model that drafts; default: the catalog's choice.")] = None,
+    drafters: Annotated[
+        str | None, typer.Option(help="Names joined by commas (ngram, draft-model), or none; default: all that fit.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the model; default: all cores.")] = None,
+    is_offline: OfflineOption = False,
+) -> dict[str, object]:
+    """Which models run, and how; None where an option was not given."""
+    return {
+        "model": model,
+        "draft_model": draft_model,
+        "drafters": drafters,
+        "num_threads": threads,
+        "is_offline": is_offline or None,
+    }
+
+
+def limit_options(
+    num_speculative_tokens: Annotated[int | None, typer.Option(help="Most tokens to draft for a step.")] = None,
+    context_window_size: Annotated[int | None, typer.Option(help="Most tokens of prompt and answer.")] = None,
+) -> dict[str, object]:
+    """Limits of one sequence; None where an option was not given."""
+    return {"num_speculative_tokens": num_speculative_tokens, "context_window_size": context_window_size}
+
+
+def batch_options(
+    max_batch_size: Annotated[int | None, typer.Option(help="Most sequences in one step.")] = None,
+) -> dict[str, object]:
+    """Limits of a step; None where an option was not given."""
+    return {"max_batch_size": max_batch_size}
+
+
+def gateway_options(
+    host: Annotated[str | None, typer.Option(help="Address to listen at.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen at; 0 takes a free one.")] = None,
+    served_model_name: Annotated[str | None, typer.Option(help="Name that clients use; default: the model's.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="plain or json.")] = None,
+) -> dict[str, object]:
+    """Settings of the HTTP side; None where the option was not given."""
+    return {"host": host, "port": port, "served_model_name": served_model_name, "log_format": log_format}
+
+
+def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command whose first parameter is `settings`: the options of `groups` and `--config` stand in its
+    place, merged over environment and file."""
+    shared = {name: option for group in groups for name, option in _parameters(group).items()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:  # noqa: ANN401
+            flags: dict[str, object] = {}
+            for group in groups:
+                flags |= group(**{name: arguments.pop(name) for name in _parameters(group)})
+            command(load_settings(flags, file=arguments.pop("config")), **arguments)
+
+        own = list(_parameters(command).values())[1:]
+        _set_parameters(run, [shared["model"], *own, *(shared[name] for name in shared if name != "model")])
+        return run
+
+    return decorate
+
+
+def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function, eval_str=True).parameters
+
+
+def _set_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
+    """Makes `command` look as if it was declared with `parameters` and `--config`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    config = inspect.Parameter("config", keyword, default=None, annotation=ConfigOption)
+    declared = [*(parameter.replace(kind=keyword) for parameter in parameters), config]
+    command.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}

@@ -1,0 +1,84 @@
+"""Where numbers come from: machine, versions, commit, models and date, to be kept beside every measurement."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+import paceline
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProvenance:
+    """A model file as it was measured."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """`commit` is None outside a git checkout, and ends in `-dirty` where the tree was changed."""
+
+    date: str
+    cpu: str
+    num_cores: int
+    memory_bytes: int
+    instruction_set: str
+    num_threads: int
+    paceline_version: str
+    python_version: str
+    numpy_version: str
+    commit: str | None
+    target: ModelProvenance
+    draft: ModelProvenance | None
+
+
+def read_provenance(
+    instruction_set: str, num_threads: int, target: ModelProvenance, draft: ModelProvenance | None
+) -> Provenance:
+    """What this machine and installation are now."""
+    return Provenance(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        cpu=_cpu_name(),
+        num_cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        instruction_set=instruction_set,
+        num_threads=num_threads,
+        paceline_version=paceline.__version__,
+        python_version=platform.python_version(),
+        numpy_version=np.__version__,
+        commit=_commit(Path(__file__).parent),
+        target=target,
+        draft=draft,
+    )
+
+
+def read_model_provenance(name: str, path: Path) -> ModelProvenance:
+    """Reads the whole file for its checksum."""
+    with path.open("rb") as file:
+        return ModelProvenance(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _commit(directory: Path) -> str | None:
+    """The commit of the checkout that this code lies in; None where git or the checkout is absent."""
+    command = ["git", "-C", str(directory), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return result.stdout.strip() or None

@@ -1,0 +1,275 @@
+"""Proves on a user's own model that nothing changes the text: every setting of a plan is run and compared with plain
+decoding of one sequence at a time, by token and by the bits of each token's log-probability.
+
+Each setting runs twice on one engine, with the prefix cache cold and then warm. Greedy and sampled requests share its
+batches. `verify_plan` says what is run; nothing here prints.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from paceline.config import DrafterName, EngineConfig
+from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
+from paceline.core.errors import PacelineError
+from paceline.engine import Engine
+from paceline.engine.loading import LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.models import instruction_sets
+from paceline.models.sampling import RowSampler
+from paceline.operations.verify_plan import (
+    NUM_RAW_PROMPTS,
+    PROMPTS,
+    Machine,
+    Scope,
+    Setting,
+    VerificationPlan,
+    make_plan,
+)
+from paceline.speculation import Verifier
+from paceline.tokenizer import Tokenizer
+
+_GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, num_logprobs=0)
+_SAMPLED = SamplingParams(temperature=0.8, top_p=0.95, ignore_eos=True, num_logprobs=0)
+_MIN_CONTEXT_SIZE = 16
+DEFAULT_MAX_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedToken:
+    """A token, the 32 bits of its log-probability, and the hash of its logits row where that was asked for."""
+
+    token_id: int
+    logprob_bits: int
+    row_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where a run first departed from plain decoding: prompt and output position (both from 0), both tokens and what
+    they decode to. A token is None where one text is shorter."""
+
+    prompt_index: int
+    sampling: str
+    position: int
+    expected: CommittedToken | None
+    actual: CommittedToken | None
+    expected_text: str
+    actual_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One run of one setting: how much was compared, what drafts did in it, and the first difference, if any."""
+
+    machine: Machine
+    setting: Setting
+    cache: str
+    num_tokens: int
+    num_draft_tokens: int
+    num_accepted_tokens: int
+    num_cached_tokens: int
+    duration_s: float
+    difference: Difference | None
+
+
+class RecordingVerifier(Verifier):
+    """A verifier that keeps the row hashes of what it committed, by sequence id and output position."""
+
+    def __init__(self, *, has_row_hashes: bool, instruction_set: str) -> None:
+        super().__init__(has_row_hashes=has_row_hashes, instruction_set=instruction_set)
+        self.row_hashes: dict[tuple[str, int], str] = {}
+
+    def verify(
+        self,
+        sequences: list[Sequence],
+        drafts: list[Draft],
+        logits: Float32Array,
+        first_rows: list[int],
+        samplers: list[RowSampler],
+    ) -> list[Verdict]:
+        """As the base class."""
+        verdicts = super().verify(sequences, drafts, logits, first_rows, samplers)
+        for sequence, verdict in zip(sequences, verdicts, strict=True):
+            for position, row_hash in enumerate(verdict.row_hashes, sequence.num_output_tokens):
+                self.row_hashes[sequence.sequence_id, position] = row_hash
+        return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An engine of one setting, on models that are loaded."""
+
+    engine: Engine
+    verifier: RecordingVerifier
+
+    @classmethod
+    def of(
+        cls, config: EngineConfig, pair: LoadedPair, drafters: tuple[DrafterName, ...], verifier: RecordingVerifier
+    ) -> _Run:
+        num_blocks = config.max_batch_size * -(-config.context_window_size // config.block_size)
+        parts = replace(build_parts(pair, config, drafters, num_blocks), verifier=verifier)
+        return cls(Engine.from_parts(config, parts), verifier)
+
+    def answers(self, requests: Iterable[Request]) -> dict[str, list[CommittedToken]]:
+        """All requests at once; blocks until the last is done."""
+        self.verifier.row_hashes.clear()
+        answers: dict[str, list[CommittedToken]] = {}
+        for request in requests:
+            self.engine.add(request)
+            answers[request.request_id] = []
+        while self.engine.has_unfinished:
+            for output in self.engine.step():
+                answers[output.request_id] += self._committed(output)
+        return answers
+
+    def _committed(self, output: Output) -> Iterator[CommittedToken]:
+        if output.error is not None:
+            raise PacelineError(f"request {output.request_id} ended early: {output.error}")
+        for position, entry in enumerate(output.logprobs or (), output.first_token_index):
+            (bits,) = struct.unpack("<I", struct.pack("<f", entry.logprob))
+            yield CommittedToken(entry.token_id, bits, self.verifier.row_hashes.get((output.request_id, position)))
+
+
+@dataclass(slots=True)
+class Verification:
+    """A plan being carried out on the models of `config`."""
+
+    config: EngineConfig
+    plan: VerificationPlan
+    has_row_hashes: bool = False
+    _prompts: list[list[int]] = field(default_factory=list)
+    _expected: dict[str, list[CommittedToken]] = field(default_factory=dict)
+
+    def checks(self) -> Iterator[Check]:
+        """Runs the plan, one check at a time, and ends after the first that has a difference.
+
+        Weights are loaded once for each machine. Raises what `load_pair` raises, and PacelineError where a drafter
+        failed, since then nothing was proved about it.
+        """
+        for machine_plan in self.plan.machines:
+            machine = machine_plan.machine
+            config = self.config.model_copy(update={"num_threads": machine.num_threads})
+            pair = load_pair(config, instruction_set=machine.instruction_set)
+            if not self._expected:
+                self._record_reference(pair, machine)
+            for setting in machine_plan.settings:
+                for check in self._check(pair, machine, setting):
+                    yield check
+                    if check.difference is not None:
+                        return
+
+    def _record_reference(self, pair: LoadedPair, machine: Machine) -> None:
+        """Plain decoding, one sequence at a time, without a prefix cache."""
+        plan = self.plan
+        room = pair.target.model.config.max_context - plan.num_tokens - 1
+        tokenizer = pair.target.tokenizer
+        self._prompts = [token_ids[:room] for token_ids in _encode_prompts(tokenizer)[: plan.num_prompts]]
+        setting = Setting(
+            drafters=(),
+            window=0,
+            batch_size=1,
+            prefill_chunk_size=256,
+            num_prompts=plan.num_prompts,
+            num_tokens=plan.num_tokens,
+        )
+        run = _Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(machine))
+        self._expected = run.answers(self._requests(setting))
+
+    def _check(self, pair: LoadedPair, machine: Machine, setting: Setting) -> Iterator[Check]:
+        config = self._engine_config(setting, has_prefix_cache=True)
+        run = _Run.of(config, pair, setting.drafters, self._verifier(machine))
+        for cache in ("cold", "warm"):
+            before, start_s = run.engine.stats(), time.perf_counter()
+            answers = run.answers(self._requests(setting))
+            after = run.engine.stats()
+            if set(run.engine.drafter_names) != set(setting.drafters):
+                raise PacelineError(f"a drafter of {', '.join(setting.drafters)} failed; see the log above")
+            yield Check(
+                machine=machine,
+                setting=setting,
+                cache=cache,
+                num_tokens=sum(map(len, answers.values())),
+                num_draft_tokens=after.num_draft_tokens - before.num_draft_tokens,
+                num_accepted_tokens=after.num_accepted_tokens - before.num_accepted_tokens,
+                num_cached_tokens=after.num_prefix_hit_tokens - before.num_prefix_hit_tokens,
+                duration_s=time.perf_counter() - start_s,
+                difference=self._first_difference(answers, setting.num_tokens, pair.target.tokenizer),
+            )
+
+    def _verifier(self, machine: Machine) -> RecordingVerifier:
+        return RecordingVerifier(has_row_hashes=self.has_row_hashes, instruction_set=machine.instruction_set)
+
+    def _engine_config(self, setting: Setting, *, has_prefix_cache: bool) -> EngineConfig:
+        longest = max(map(len, self._prompts)) + self.plan.num_tokens + 1
+        return self.config.model_copy(
+            update={
+                "num_speculative_tokens": setting.window,
+                "max_batch_size": setting.batch_size,
+                "prefill_chunk_size": setting.prefill_chunk_size,
+                "context_window_size": max(_MIN_CONTEXT_SIZE, longest),
+                "has_prefix_cache": has_prefix_cache,
+            }
+        )
+
+    def _requests(self, setting: Setting) -> Iterator[Request]:
+        """Each prompt greedily and sampled with a seed of its own."""
+        for index, token_ids in enumerate(self._prompts[: setting.num_prompts]):
+            for name, sampling in (("greedy", _GREEDY), ("sampled", _SAMPLED)):
+                yield Request(
+                    request_id=f"{index} {name}",
+                    prompt_token_ids=token_ids,
+                    sampling=structs.replace(sampling, max_tokens=setting.num_tokens, seed=index + 1),
+                )
+
+    def _first_difference(
+        self, answers: dict[str, list[CommittedToken]], num_tokens: int, tokenizer: Tokenizer
+    ) -> Difference | None:
+        for request_id, actual in answers.items():
+            expected = self._expected[request_id][:num_tokens]
+            position = first_difference(expected, actual)
+            if position is not None:
+                index, sampling = request_id.split()
+                pair = [tokens[position] if position < len(tokens) else None for tokens in (expected, actual)]
+                texts = [tokenizer.decode([token.token_id]) if token else "" for token in pair]
+                return Difference(
+                    prompt_index=int(index),
+                    sampling=sampling,
+                    position=position,
+                    expected=pair[0],
+                    actual=pair[1],
+                    expected_text=texts[0],
+                    actual_text=texts[1],
+                )
+        return None
+
+
+def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bool = False) -> Verification:
+    """The verification of `config`'s models with its drafters and 1 to `num_threads` threads (None: 2 at most).
+
+    Raises ModelNotFoundError, DownloadError, ConfigError.
+    """
+    drafters = resolve_pair(config).drafter_names
+    max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, len(os.sched_getaffinity(0)))
+    return Verification(config, make_plan(scope, drafters, instruction_sets(), max_threads), has_row_hashes)
+
+
+def first_difference(expected: list[CommittedToken], actual: list[CommittedToken]) -> int | None:
+    """The first index at which the lists differ, a shorter list differing at its end; None where they are equal."""
+    for position, (left, right) in enumerate(zip(expected, actual, strict=False)):
+        if left != right:
+            return position
+    return None if len(expected) == len(actual) else min(len(expected), len(actual))
+
+
+def _encode_prompts(tokenizer: Tokenizer) -> list[list[int]]:
+    if not tokenizer.has_chat_template:
+        return [tokenizer.encode_prompt(text) for text in PROMPTS]
+    raw, questions = PROMPTS[:NUM_RAW_PROMPTS], PROMPTS[NUM_RAW_PROMPTS:]
+    chats = [tokenizer.encode_chat([{"role": "user", "content": text}]) for text in questions]
+    return [*(tokenizer.encode_prompt(text) for text in raw), *chats]

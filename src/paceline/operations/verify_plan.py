@@ -1,0 +1,126 @@
+"""What `verify` compares with plain decoding: prompts, and settings grouped by the machine they run on.
+
+A quick plan touches every drafter, a spread of windows, all batch sizes and every instruction set once; a full one
+takes every window of every drafter.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+
+from paceline.config import DrafterName
+
+BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
+CHUNK_SIZES = (256, 16, 64, 7)
+NUM_RAW_PROMPTS = 1  # the first one is to be continued as it is, the others are questions
+ALL_WINDOWS = tuple(range(1, 17))
+FEW_WINDOWS = (1, 3, 7, 16)
+SCALAR = "scalar"
+
+PROMPTS = (
+    'def fibonacci(n):\n    """Return the n-th Fibonacci number, n from 0."""\n    if n <',
+    "Write a Python function that merges two sorted lists, with a docstring.",
+    "Return this unchanged:\nclass Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n",
+    "Give me a JSON array of four books with title, author and year. Only JSON.",
+    "Count from 1 to 30 in words, separated by commas.",
+    "Explique en une phrase ce qu'est un arbre binaire, puis 用一句话解释什么是哈希表。",
+    "What should I look at when I choose a used bicycle?",
+)
+
+
+class Scope(enum.StrEnum):
+    """How much to compare."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """How the native core runs."""
+
+    instruction_set: str
+    num_threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One way to run the engine that must not change the text; `window` 0 is plain decoding."""
+
+    drafters: tuple[DrafterName, ...]
+    window: int
+    batch_size: int
+    prefill_chunk_size: int
+    num_prompts: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePlan:
+    """The settings to run on one machine; the first machine of a plan is also the reference's."""
+
+    machine: Machine
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationPlan:
+    """The reference's size, which no setting exceeds, and what is compared with it."""
+
+    num_prompts: int
+    num_tokens: int
+    machines: tuple[MachinePlan, ...]
+
+
+def make_plan(
+    scope: Scope, drafters: tuple[DrafterName, ...], instruction_sets: tuple[str, ...], max_threads: int
+) -> VerificationPlan:
+    """The plan for a machine with these instruction sets, slowest first, and threads 1 to `max_threads`."""
+    is_full = scope is Scope.FULL
+    num_prompts, num_tokens = (len(PROMPTS), 32) if is_full else (4, 16)
+    best = Machine(instruction_sets[-1], max_threads)
+    groups = _drafter_groups(drafters)
+    settings = _settings(groups, ALL_WINDOWS if is_full else FEW_WINDOWS, num_prompts, num_tokens)
+    plans = [MachinePlan(best, tuple(settings))]
+    for machine in _other_machines(scope, best, instruction_sets):
+        if machine.instruction_set == SCALAR:  # hundreds of times slower
+            settings = _settings(groups[-1:], (3,), 1, 4)
+        else:
+            settings = _settings(groups, FEW_WINDOWS if is_full else (5,), 2, num_tokens // 2)
+        plans.append(MachinePlan(machine, tuple(settings)))
+    return VerificationPlan(num_prompts, num_tokens, tuple(plans))
+
+
+def _drafter_groups(drafters: tuple[DrafterName, ...]) -> list[tuple[DrafterName, ...]]:
+    """None (plain decoding), each drafter alone, and all together."""
+    alone: list[tuple[DrafterName, ...]] = [(drafter,) for drafter in drafters]
+    return [(), *alone, *([drafters] if len(drafters) > 1 else [])]
+
+
+def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ...]) -> Iterator[Machine]:
+    """All but the best where the scope is full; else the best with one thread, and the others with all threads."""
+    for instruction_set in reversed(instruction_sets):
+        for num_threads in range(best.num_threads, 0, -1):
+            is_quick = num_threads == (1 if instruction_set == best.instruction_set else best.num_threads)
+            if (scope is Scope.FULL or is_quick) and Machine(instruction_set, num_threads) != best:
+                yield Machine(instruction_set, num_threads)
+
+
+def _settings(
+    groups: list[tuple[DrafterName, ...]], windows: tuple[int, ...], num_prompts: int, num_tokens: int
+) -> Iterator[Setting]:
+    """Each group of drafters with each window; batch and chunk sizes take turns."""
+    batch_sizes, chunk_sizes = cycle(reversed(BATCH_SIZES)), cycle(CHUNK_SIZES)
+    for group in groups:
+        for window in windows if group else (0,):
+            yield Setting(
+                drafters=group,
+                window=window,
+                batch_size=next(batch_sizes),
+                prefill_chunk_size=next(chunk_sizes),
+                num_prompts=num_prompts,
+                num_tokens=num_tokens,
+            )
