@@ -59,10 +59,11 @@ class _Walk:
 
 class Verifier:
     """Checks drafts against the target's logits. With `has_row_hashes`, verdicts carry a hash of the raw logits row of
-    each committed token."""
+    each committed token. `instruction_set` None samples with the machine's best."""
 
-    def __init__(self, *, has_row_hashes: bool = False) -> None:
+    def __init__(self, *, has_row_hashes: bool = False, instruction_set: str | None = None) -> None:
         self._has_row_hashes = has_row_hashes
+        self._instruction_set = instruction_set
 
     def verify(
         self,
@@ -100,6 +101,7 @@ class Verifier:
             [walk.first_position + len(walk.token_ids) for walk in walks],
             [walk.token_ids for walk in walks],
             num_logprobs=[walk.sampler.num_logprobs for walk in walks],
+            instruction_set=self._instruction_set,
         )
         return [
             walk
