@@ -37,11 +37,6 @@ class BlockManager:
         """Blocks that can be handed out now, evictable ones included."""
         return len(self._free) + len(self._evictable)
 
-    @property
-    def num_referenced_blocks(self) -> int:
-        """Blocks held by at least one table."""
-        return self.num_blocks - self.num_free_blocks
-
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that `num_tokens` slots fill, the last one perhaps in part."""
         return -(-num_tokens // self.block_size)
