@@ -129,6 +129,7 @@ def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: s
             model_config,
             num_threads=num_threads,
             block_size=config.block_size,
+            max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
         )
         gguf.release_pages()
