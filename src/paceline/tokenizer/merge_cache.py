@@ -56,7 +56,7 @@ class MergeCache:
 
 
 def _key(vocabulary: Vocabulary) -> str:
-    digest = hashlib.sha256(vocabulary.hash().encode())
+    digest = hashlib.sha256(vocabulary.hash.encode())
     if vocabulary.scores is not None:
         digest.update(vocabulary.scores.tobytes())
     return digest.hexdigest()[:32]

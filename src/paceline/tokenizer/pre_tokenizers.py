@@ -18,14 +18,20 @@ _LETTERS = r"|[^\r\n\p{L}\p{N}]?\p{L}+"
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """Patterns in Oniguruma's syntax; `ignores_merges`: a word that is a token is never built by merges."""
+    """Patterns in Oniguruma's syntax. `ignores_merges`: a word that is a token is taken as it is, whatever merges give.
+
+    `adds_bos`: prompts begin with the beginning-of-sequence token unless the file says otherwise.
+    """
 
     patterns: tuple[str, ...]
     ignores_merges: bool = False
+    adds_bos: bool = False
 
 
 _GPT2 = PreTokenizer((_GPT2_WORDS,))
-_LLAMA_BPE = PreTokenizer((_CONTRACTIONS + _LETTERS + r"|\p{N}{1,3}" + _WORDS_AND_LINES,), ignores_merges=True)
+_LLAMA_BPE = PreTokenizer(
+    (_CONTRACTIONS + _LETTERS + r"|\p{N}{1,3}" + _WORDS_AND_LINES,), ignores_merges=True, adds_bos=True
+)
 _PRE_TOKENIZERS = MappingProxyType(
     {
         "gpt-2": _GPT2,

@@ -6,11 +6,13 @@ of llama.cpp on the same file.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from tokenizers import Tokenizer as Encoder
 
 from paceline.checkpoint import GgufFile
 from paceline.core.errors import InvalidRequestError
@@ -26,15 +28,16 @@ _TYPES_WITH_TEXT = frozenset({TokenType.NORMAL, TokenType.USER_DEFINED, TokenTyp
 
 
 class Tokenizer:
-    """Encodes, decodes and renders chats; immutable, and safe to use from several threads.
+    """Encodes, decodes and renders chats; safe to use from several threads.
 
+    The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
     `eos_token_ids` are all tokens that end a generation. Two models whose `vocabulary_hash` is equal mean the same by
     every token id.
     """
 
     def __init__(self, vocabulary: Vocabulary, cache_dir: Path | None) -> None:
         self.vocab_size = len(vocabulary.tokens)
-        self.vocabulary_hash = vocabulary.hash()
+        self.vocabulary_hash = vocabulary.hash
         self.bos_token_id = vocabulary.bos_token_id
         self.eos_token_ids = vocabulary.eos_token_ids
         self.has_space_prefix = vocabulary.has_space_prefix
@@ -46,7 +49,10 @@ class Tokenizer:
         self._user_defined = _tokens_of_types(vocabulary, TokenType.USER_DEFINED)
         self._all_special = _tokens_of_types(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
         self._chat_template = _chat_template(vocabulary)
-        self._encoder = build_encoder(vocabulary, MergeCache(cache_dir, vocabulary))
+        self._vocabulary = vocabulary
+        self._cache = MergeCache(cache_dir, vocabulary)
+        self._encoder: Encoder | None = None
+        self._encoder_lock = threading.Lock()
 
     @classmethod
     def from_gguf(cls, gguf: GgufFile, cache_dir: Path | None) -> Self:
@@ -60,6 +66,13 @@ class Tokenizer:
         Raises CheckpointError (missing, malformed), UnsupportedModelError (algorithm or pre-tokenizer).
         """
         return cls(read_vocabulary(metadata), cache_dir)
+
+    def prepare(self) -> None:
+        """Builds the encoder now: half a second for 150,000 tokens, which the first text to encode would wait for.
+
+        Raises CheckpointError for merges that do not fit the tokens.
+        """
+        self._built_encoder()
 
     @property
     def has_chat_template(self) -> bool:
@@ -96,9 +109,9 @@ class Tokenizer:
 
         Raises InvalidRequestError for an id outside the vocabulary.
         """
-        token = self._encoder.id_to_token(token_id) if 0 <= token_id < self.vocab_size else None
-        if token is None:
+        if not 0 <= token_id < self.vocab_size:
             raise InvalidRequestError(f"token id {token_id} is not below the vocabulary's size, {self.vocab_size}")
+        token = self._vocabulary.tokens[token_id]
         token_type = self._token_types[token_id]
         if token_type == TokenType.BYTE:
             return bytes.fromhex(token.removeprefix("<0x").removesuffix(">"))
@@ -141,8 +154,14 @@ class Tokenizer:
         if not self._is_byte_level:
             prefix = _SPACE if self.has_space_prefix and is_after_special else ""
             text = prefix + text.replace(" ", _SPACE)
-        token_ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
+        token_ids: list[int] = self._built_encoder().encode(text, add_special_tokens=False).ids
         return token_ids
+
+    def _built_encoder(self) -> Encoder:
+        with self._encoder_lock:
+            if self._encoder is None:
+                self._encoder = build_encoder(self._vocabulary, self._cache)
+            return self._encoder
 
     def _spelled_bytes(self, token: str) -> bytes:
         try:

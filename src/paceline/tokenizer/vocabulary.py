@@ -1,4 +1,4 @@
-"""`Vocabulary`: what a GGUF file says of its tokenizer, checked and typed; read once, then converted and dropped.
+"""`Vocabulary`: what a GGUF file says of its tokenizer, checked, typed and compact.
 
 The meaning of the keys: GGUF specification, section "Tokenizer". What is absent defaults as in llama.cpp, whose token
 ids are the reference.
@@ -7,7 +7,6 @@ ids are the reference.
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,10 +15,10 @@ import numpy.typing as npt
 
 from paceline.core.errors import CheckpointError, UnsupportedModelError
 from paceline.tokenizer.end_of_generation import CONTROL_TEXTS, end_of_generation_ids
+from paceline.tokenizer.pre_tokenizers import PreTokenizer, find_pre_tokenizer
+from paceline.tokenizer.token_table import TokenTable
 
 _PREFIX = "tokenizer.ggml."
-_PRE_TOKENIZERS_THAT_ADD_BOS = ("llama-bpe", "llama3", "llama-v3")
-_DEFAULT_PRE_TOKENIZER = "default"
 
 
 class TokenizerKind(enum.StrEnum):
@@ -45,15 +44,15 @@ class TokenType(enum.IntEnum):
 class Vocabulary:
     """Tokens by id with their types (uint8 [vocab_size]), and the options of the tokenizer.
 
-    `merges` ("left right", best first) belong to byte-level tokenizers, `scores` (float32 [vocab_size], higher merges
-    first) to SentencePiece ones; the other is None.
+    `pre_tokenizer` and `merges` (lines "left right", best first) belong to byte-level tokenizers, `scores` (float32
+    [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None.
     """
 
     kind: TokenizerKind
-    pre_tokenizer: str
-    tokens: list[str]
+    pre_tokenizer: PreTokenizer | None
+    tokens: TokenTable
     token_types: npt.NDArray[np.uint8]
-    merges: list[str] | None
+    merges: str | None
     scores: npt.NDArray[np.float32] | None
     bos_token_id: int | None
     eos_token_id: int | None
@@ -64,11 +63,10 @@ class Vocabulary:
     has_space_prefix: bool
     chat_template: str | None
 
+    @property
     def hash(self) -> str:
-        """Hex sha256 of the algorithm and the tokens in order: equal where token ids mean the same."""
-        digest = hashlib.sha256(f"{self.kind}\0{len(self.tokens)}\0".encode())
-        digest.update("\0".join(self.tokens).encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
+        """Hex digest of the algorithm and the tokens in order: equal where token ids mean the same."""
+        return f"{self.kind}-{self.tokens.hash()}"
 
 
 def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
@@ -86,7 +84,7 @@ class _Reader:
         self._metadata = metadata
         self._kind = self._read_kind()
         self._is_byte_level = self._kind is TokenizerKind.BYTE_LEVEL
-        self._pre_tokenizer = self._string("pre") or _DEFAULT_PRE_TOKENIZER
+        self._pre_tokenizer = find_pre_tokenizer(self._string("pre") or "default") if self._is_byte_level else None
 
     def read(self) -> Vocabulary:
         tokens = self._read_tokens()
@@ -96,13 +94,13 @@ class _Reader:
         eos_token_id = self._token_id("eos_token_id", default=None if self._is_byte_level else 2)
         eos_token_ids = end_of_generation_ids(ids_by_text, eos_token_id, self._token_id)
         bos_token_id = self._token_id("bos_token_id", default=None if self._is_byte_level else 1)
-        adds_bos = not self._is_byte_level or self._pre_tokenizer in _PRE_TOKENIZERS_THAT_ADD_BOS
+        adds_bos = self._pre_tokenizer is None or self._pre_tokenizer.adds_bos
         return Vocabulary(
             kind=self._kind,
             pre_tokenizer=self._pre_tokenizer,
-            tokens=tokens,
+            tokens=TokenTable(tokens),
             token_types=self._read_token_types(ids_by_text),
-            merges=self._strings("merges") if self._is_byte_level else None,
+            merges="\n".join(self._strings("merges")) if self._is_byte_level else None,
             scores=None if self._is_byte_level else self._read_scores(),
             bos_token_id=bos_token_id,
             eos_token_id=eos_token_id,
@@ -186,7 +184,7 @@ class _Reader:
 
     def _strings(self, name: str) -> list[str]:
         value = self._metadata.get(_PREFIX + name)
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        if not isinstance(value, list) or not set(map(type, value)) <= {str}:
             raise CheckpointError(f"{_PREFIX}{name} is not a list of texts; use a complete model file")
         return value
 
