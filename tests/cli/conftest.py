@@ -1,0 +1,43 @@
+"""The installed command as a real process, with tiny models and a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.tiny_gguf import TinyPair, write_tiny_pair
+
+COMMAND = Path(sys.executable).with_name("paceline")
+
+RunCommand = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
+    """A target and a draft model that often agree."""
+    return write_tiny_pair(tmp_path_factory.mktemp("cli"), "qwen2", "Q4_K")
+
+
+@pytest.fixture
+def paceline(tmp_path: Path) -> RunCommand:
+    """Runs `paceline` with arguments in an empty directory; standard input is `stdin`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
+    environment |= {"PACELINE_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "120"}
+
+    def run(*arguments: object, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(COMMAND), *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment | variables,
+            timeout=120,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,37 @@
+"""A model with a fault of the kind that `verify` exists to find: one logit depends on who else is in the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paceline.core import Batch, Float32Array, ModelConfig
+from paceline.engine.loading import LoadedModel, LoadedPair
+from paceline.models import KvStore, Model
+
+
+class BatchDependentModel:
+    """Raises the logit of `token_id` in the second row of logits, so only where more than one row is asked for.
+
+    `rise` None changes only the last bit of the logit, which shows in log-probabilities but hardly in tokens.
+    """
+
+    def __init__(self, model: Model, token_id: int, rise: float | None) -> None:
+        self._model = model
+        self._token_id = token_id
+        self._rise = rise
+        self.config: ModelConfig = model.config
+        self.kv: KvStore = model.kv
+
+    def forward(self, batch: Batch) -> Float32Array:
+        logits = self._model.forward(batch)
+        if len(logits) > 1:
+            value = logits[1, self._token_id]
+            logits[1, self._token_id] = np.nextafter(value, np.inf) if self._rise is None else value + self._rise
+        return logits
+
+
+def make_faulty(pair: LoadedPair, token_id: int, rise: float | None) -> LoadedPair:
+    """The pair with the fault in its target."""
+    target = pair.target
+    faulty = BatchDependentModel(target.model, token_id, rise)
+    return LoadedPair(LoadedModel(target.name, faulty, target.tokenizer), pair.draft, pair.drafter_names)

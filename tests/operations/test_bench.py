@@ -1,0 +1,82 @@
+"""The benchmark measures every mode on every task, compares the texts, and says where its numbers come from."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from paceline.config import EngineConfig
+from paceline.core.errors import UsageError
+from paceline.operations.bench import Bench, Measurement, markdown_table, summarize
+from paceline.operations.workload import Task, read_tasks
+
+TASKS = [
+    Task("copy-1", "copy", [{"role": "user", "content": "abc abc abc"}], 12),
+    Task("copy-2", "copy", [{"role": "user", "content": "one two"}], 12),
+    Task("talk-1", "talk", [{"role": "user", "content": "hello"}], 1),
+]
+
+
+@pytest.fixture(scope="module")
+def bench(tiny_pair) -> Bench:
+    return Bench.load(EngineConfig(model=str(tiny_pair.target), draft_model=str(tiny_pair.draft)))
+
+
+@pytest.fixture(scope="module")
+def measurements(bench: Bench) -> list[Measurement]:
+    return list(bench.measure(TASKS, max_tokens=10))
+
+
+def test_each_task_runs_under_each_mode_with_the_same_text(measurements: list[Measurement]) -> None:
+    modes = ["plain", "ngram", "draft-model", "ngram+draft-model"]
+    assert [(m.task_id, m.mode) for m in measurements] == [(task.id, mode) for task in TASKS for mode in modes]
+    assert all(m.is_text_equal for m in measurements)
+    assert [m.num_tokens for m in measurements] == [10] * 8 + [1] * 4
+    assert all(m.num_draft_tokens == 0 and m.num_steps == m.num_tokens for m in measurements if m.mode == "plain")
+    assert all(m.decode_tokens_per_s is None for m in measurements if m.task == "talk")
+
+
+def test_summaries_add_up(measurements: list[Measurement]) -> None:
+    summaries = {(summary.mode, summary.task): summary for summary in summarize(measurements)}
+    drafted = summaries["draft-model", None]
+    assert (drafted.num_tasks, drafted.num_tokens) == (3, 21)
+    assert summaries["plain", None].tokens_per_step == 1.0
+    assert summaries["plain", None].acceptance_rate is None
+    assert drafted.acceptance_rate is not None
+    accepted = sum(m.num_accepted_tokens for m in measurements if m.mode == "draft-model")
+    assert drafted.acceptance_rate == accepted / sum(
+        m.num_draft_tokens for m in measurements if m.mode == "draft-model"
+    )
+
+
+def test_the_table_has_a_row_a_kind_and_a_column_a_mode(measurements: list[Measurement]) -> None:
+    lines = markdown_table(summarize(measurements)).splitlines()
+    assert lines[0] == "| task | plain | ngram | draft-model | ngram+draft-model |"
+    assert [line.split(" |")[0] for line in lines[2:]] == ["| copy", "| talk", "| **all**"]
+
+
+def test_provenance_names_machine_commit_and_checksums(bench: Bench, tiny_pair) -> None:
+    provenance = bench.provenance()
+    assert provenance.target.sha256 == hashlib.sha256(tiny_pair.target.read_bytes()).hexdigest()
+    assert provenance.draft is not None
+    assert provenance.draft.size_bytes == tiny_pair.draft.stat().st_size
+    assert provenance.cpu
+    assert provenance.num_threads >= 1
+
+
+def test_the_tree_has_a_workload_of_all_kinds() -> None:
+    assert {task.task for task in read_tasks(limit_per_kind=1)} == {
+        *("code", "edit", "json", "summarize", "math", "chat", "story", "agent")
+    }
+    assert len(read_tasks(limit_per_kind=1)) == 8
+
+
+@pytest.mark.parametrize("text", [None, "{}", "not json"])
+def test_a_bad_workload_is_refused(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=r"tasks\.jsonl"):
+        read_tasks(path)
