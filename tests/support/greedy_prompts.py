@@ -11,19 +11,20 @@ _QUESTIONS = (
     "List ten European capitals with their countries and one sight each.",
     "Tell a short story about a lighthouse keeper who finds a letter in a bottle.",
     "A train leaves at 14:35 and arrives at 17:10. How long does it travel? Explain each step.",
-    "Écris un poème sur la mer en hiver.",
-    "Write a SQL query that finds the three customers with the highest total order value, and explain it.",
+    "Translate into French: The riders take turns at the front of the line, and the others rest behind them.",
+    "Name the planets of the solar system in order, with one fact about each.",
     "What is the difference between a process and a thread? Give an example in C.",
+    "Write a JavaScript function that groups a list of words by their first letter, and explain it.",
 )
 
 BASE_PROMPTS = (
     "The history of the bicycle begins in the early nineteenth century, when",
     "def quicksort(items):\n    ",
     "The capitals of Europe, with their countries:\n1. Paris, France\n2.",
-    "The lighthouse keeper found a bottle on the beach. Inside was a letter that said:",
+    "It was a cold evening in November when the lighthouse keeper went down to the beach. He found a bottle there, and "
+    "in the bottle was a letter. He opened it slowly and began to read. The letter said:",
     "Question: A train leaves at 14:35 and arrives at 17:10. How long does it travel?\nAnswer:",
     "Il était une fois, dans un petit village au bord de la mer,",
-    "SELECT customer, SUM(value) AS total\nFROM orders\n",
     "A process is an instance of a running program. A thread, on the other hand,",
 )
 

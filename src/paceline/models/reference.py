@@ -25,13 +25,13 @@ _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 class ActivationRounding(enum.StrEnum):
     """What happens to activations before they meet quantized weights.
 
-    The others round each block of 32 or 256 elements of a row (the last may be shorter) to 8 bits: the scale is the
-    block's largest magnitude / 127, ties go to even. Float weights always meet unrounded activations.
+    `BY_WEIGHT_TYPE` is what the native core does: each block of 256 elements of a row for K-quants, of 32 for the other
+    types, is rounded to 8 bits; its scale is its largest magnitude / 127, ties go to even. Float weights always meet
+    unrounded activations.
     """
 
     NONE = "none"
-    BLOCK_32 = "block-32"
-    BLOCK_256 = "block-256"
+    BY_WEIGHT_TYPE = "by-weight-type"
 
 
 class ReferenceKvStore:
@@ -101,7 +101,7 @@ class ReferenceModel:
         self.kv = ReferenceKvStore(self.config, block_size)
         self._rounding = activation_rounding
         self._weights = {name: dequantize(tensor) for name, tensor in gguf.tensors.items()}
-        self._float_names = frozenset(name for name, tensor in gguf.tensors.items() if tensor.type in _FLOAT_TYPES)
+        self._types = {name: tensor.type for name, tensor in gguf.tensors.items()}
 
     def forward(self, batch: Batch) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]. Writes K and V of every row."""
@@ -164,8 +164,8 @@ class ReferenceModel:
         return normed
 
     def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
-        if self._rounding is not ActivationRounding.NONE and name not in self._float_names:
-            rows = round_activations(rows, 32 if self._rounding is ActivationRounding.BLOCK_32 else 256)
+        if self._rounding is ActivationRounding.BY_WEIGHT_TYPE and self._types[name] not in _FLOAT_TYPES:
+            rows = round_activations(rows, max(32, self._types[name].block_size))
         product: Float32Array = rows @ self._weights[name].T
         return product
 
