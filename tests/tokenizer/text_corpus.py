@@ -32,7 +32,8 @@ WHITE_SPACE = (" ", "  ", "    ", "\t", "\n", "\r\n", "\r", *"\v\f\u0085\u00a0\u
 NUMBERS = tuple("0 7 42 007 1234567890 3.14159 1e-9 0xFF ٣٤ १२ ²³ Ⅷ ½ ①② 𝟙𝟚 百".split())
 APOSTROPHES = tuple("'s 'S 't 'T 're 'RE 'rE 've 'Ve 'm 'll 'lL 'LL 'd 'D ’s 'x 'ſ".split())
 ODD = (
-    *"e\u0301 a\u0308\u0323 \u0301 n\u0303o \u1100\u1161\u11a8 \u05d0\u05b8 क्\u200dष \u001b[0m 𝒜𝓑 𠜎𠜱 ﬁﬂ ▁▁ ĠĠ".split(),
+    *"e\u0301 a\u0308\u0323 \u0301 n\u0303o \u1100\u1161\u11a8 \u05d0\u05b8 क्\u200dष \u001b[0m 𝒜𝓑 𠜎𠜱 ﬁﬂ".split(),
+    *("▁▁", "ĠĠ"),
     *"\u200b\u200c\u200d\u00ad\ufeff\ufffd\ue000\U000f0000\U0010fffd\u0000\u0001\u001f\u007f\u2060\u061c\u202e\ufe0f",
     *"\U000e0061ǅßſİ▁ĠĊ",
 )

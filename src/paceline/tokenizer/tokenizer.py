@@ -82,6 +82,7 @@ class Tokenizer:
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         """Token ids of `text` alone. Control tokens that are spelled out count as such only with `parse_special`.
 
+        Bytes that the vocabulary has no token for are left out, as by other engines (some models lack control bytes).
         Raises InvalidRequestError where the text is not valid Unicode.
         """
         _check_unicode(text)

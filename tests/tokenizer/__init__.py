@@ -1,0 +1,1 @@
+"""Tests of token ids, chat templates, detokenizer and stop strings."""
