@@ -132,7 +132,10 @@ def write_tiny_pair(
     num_draft_layers: int = 1,
     **shape: object,
 ) -> TinyPair:
-    """Writes `target.gguf` and `draft.gguf`, the draft being the target's first layers and its output layer."""
+    """Writes `target.gguf` (3 layers by default) and `draft.gguf`, the target's first layers and its output layer.
+
+    On the target's greedy text one draft layer agrees with about 40 % of the tokens, two with about 60 %.
+    """
     target_shape = {"num_layers": 3, **shape}
     draft_shape = {**target_shape, "num_layers": num_draft_layers}
     target = write_tiny_gguf(directory / "target.gguf", architecture, weight_type, seed=seed, **target_shape)
