@@ -3,7 +3,7 @@
 Imports only `core`. Tokenizers and architectures read what they need from `GgufFile.metadata`.
 """
 
-from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir
+from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir, tokenizer_cache_dir
 from paceline.checkpoint.catalog import CATALOG, DEFAULT_MODEL_NAME, CatalogEntry, HubSource, PackageSource
 from paceline.checkpoint.dequantize import dequantize
 from paceline.checkpoint.ggml_type import GgmlType
@@ -32,4 +32,5 @@ __all__ = [
     "pull",
     "remove_model",
     "resolve_model",
+    "tokenizer_cache_dir",
 ]

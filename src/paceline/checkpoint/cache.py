@@ -61,6 +61,11 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
     return (Path(user_cache) if user_cache else Path.home() / ".cache") / "paceline"
 
 
+def tokenizer_cache_dir(environment: Mapping[str, str]) -> Path:
+    """Where tokenizers keep what is slow to derive from a model file."""
+    return default_cache_dir(environment) / "tokenizers"
+
+
 class ModelCache:
     """The models below `directory`, which is made when first needed."""
 

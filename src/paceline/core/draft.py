@@ -69,8 +69,8 @@ class Verdict:
     """The check of one draft.
 
     `path` are the accepted draft nodes from the root down, `token_ids` their tokens, `next_token` the target's own
-    token after them (recovered or bonus). Where they were asked for, `logprobs` and `row_hashes` have one entry for each
-    accepted token and for `next_token`; else they are empty.
+    token after them (recovered or bonus). Where they were asked for, `logprobs` and `row_hashes` have one entry for
+    each accepted token and for `next_token`; else they are empty.
     """
 
     path: tuple[int, ...]

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass
 
-from paceline.checkpoint import GgufFile, ProgressListener, ResolvedModel, default_cache_dir, resolve_model
+from paceline.checkpoint import GgufFile, ProgressListener, ResolvedModel, resolve_model, tokenizer_cache_dir
 from paceline.config import DrafterName, EngineConfig
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
@@ -122,7 +122,7 @@ def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: s
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
         check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
-        tokenizer = Tokenizer.from_gguf(gguf, default_cache_dir(os.environ) / "tokenizers")
+        tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
         num_threads = config.num_threads or len(os.sched_getaffinity(0))
         model = NativeModel(
             gguf,

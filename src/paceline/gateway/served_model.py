@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.checkpoint import GgufFile, default_cache_dir
+from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.gateway.errors import model_not_found
@@ -60,9 +60,11 @@ class ServedModel:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model file, from the cache where it was converted before; reads no weights."""
+    """The tokenizer of a model file, ready to encode; reads no weights."""
     with GgufFile.open(path) as gguf:
-        return Tokenizer.from_gguf(gguf, default_cache_dir(os.environ))
+        tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
+    tokenizer.prepare()
+    return tokenizer
 
 
 def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
