@@ -10,10 +10,10 @@ from paceline.checkpoint import GgufFile
 from paceline.core.errors import ConfigError, InsufficientMemoryError
 from paceline.models import NativeModel, read_model_config
 from paceline.models.reference import ReferenceModel
-from tests.native.decoder_runs import BLOCK_SIZE, Row, bits, build_batch, run_chunks, slot_at, text_rows
+from tests.native.decoder_runs import BLOCK_SIZE, Row, bits, build_batch, run_chunks, text_rows
+from tests.native.row_promises import BATCH_SIZES, NUM_BLOCKS, check_batch, check_chunkings, check_tree
 from tests.support.tiny_gguf import write_tiny_gguf
 
-NUM_BLOCKS = 64
 TEXT_LENGTH = 150
 KINDS = [("llama", "Q4_1"), ("qwen2", "Q4_K"), ("qwen3", "Q6_K"), ("gemma3", "Q5_0"), ("llama", "F16")]
 
@@ -45,63 +45,30 @@ def plain(gguf, text):
 
 
 def test_prefill_in_any_chunking_gives_the_bits_of_decoding(gguf, text, plain):
-    model = load(gguf)
-    for sizes in ([TEXT_LENGTH], [64], [17], [1, 2, 3, 5, 8, 13, 32], [149, 1]):
-        assert (bits(run_chunks(model, text, sizes, list(range(NUM_BLOCKS)))) == bits(plain)).all(), sizes
+    chunkings = [[TEXT_LENGTH], [64], [17], [1, 2, 3, 5, 8, 13, 32], [149, 1]]
+    check_chunkings(load(gguf), text, plain, chunkings)
 
 
 def test_threads_do_not_change_bits(gguf, text, plain):
     for num_threads in (1, 2, 3, 4):
-        logits = run_chunks(load(gguf, num_threads), text, [33], list(range(NUM_BLOCKS)))
-        assert (bits(logits) == bits(plain)).all(), num_threads
+        check_chunkings(load(gguf, num_threads), text, plain, [[33]])
 
 
 @pytest.mark.parametrize("instruction_set", _native.instruction_sets())
 def test_instruction_sets_give_equal_bits(gguf, text, plain, instruction_set):
     model = load(gguf, instruction_set=instruction_set)
     assert model.instruction_set == instruction_set
-    logits = run_chunks(model, text, [40, 7, 1, 16], list(range(NUM_BLOCKS)))
-    assert (bits(logits) == bits(plain)).all()
+    check_chunkings(model, text, plain, [[40, 7, 1, 16]])
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8, 13, 32])
+@pytest.mark.parametrize("batch_size", BATCH_SIZES)
 def test_a_row_does_not_depend_on_its_batch(gguf, text, plain, batch_size):
-    """Sequences of different length side by side, in scattered blocks, each at another position."""
-    model = load(gguf)
-    blocks = np.random.default_rng(batch_size).permutation(NUM_BLOCKS).tolist()
-    lengths = [5 + (11 * i) % 27 for i in range(batch_size)]
-    tables = [[blocks.pop(), blocks.pop()] for _ in range(batch_size)]
-    prefill = [row for i, n in enumerate(lengths) for row in text_rows(text[: n - 1], 0, tables[i], i)]
-    model.forward(build_batch(prefill, tables))
-    last = [Row(text[n - 1], n - 1, slot_at(tables[i], n - 1), i) for i, n in enumerate(lengths)]
-    logits = model.forward(build_batch(last, tables))
-    for i, length in enumerate(lengths):
-        assert (bits(logits[i]) == bits(plain[length - 1])).all(), (batch_size, i)
+    """Sequences of different length, each at another position."""
+    check_batch(load(gguf), text, plain, [5 + (11 * i) % 27 for i in range(batch_size)])
 
 
 def test_a_tree_node_has_the_bits_of_the_chain(gguf, text, plain):
-    """A tree whose branches lie in scattered slots; the true branch is then moved to where a chain would lie."""
-    model = load(gguf)
-    table = list(range(NUM_BLOCKS // 2))
-    start = 70
-    model.forward(build_batch(text_rows(text[:start], 0, table), [table]))
-    rng = np.random.default_rng(3)
-    depth = 9
-    true_slots = (BLOCK_SIZE * (NUM_BLOCKS // 2) + rng.permutation(200)[:depth]).tolist()
-    rows = []
-    for i in range(depth):
-        false_slot = BLOCK_SIZE * (NUM_BLOCKS - 1) + i
-        false_path = (*true_slots[:i], false_slot)
-        rows.append(Row((text[start + i] + 1) % 300, start + i, false_slot, 0, false_path))
-        rows.append(Row(text[start + i], start + i, true_slots[i], 0, tuple(true_slots[: i + 1])))
-    logits = model.forward(build_batch(rows, [table]))
-    assert (bits(logits[1::2]) == bits(plain[start : start + depth])).all()
-    assert (bits(logits[0]) != bits(plain[start])).any()
-
-    model.kv.move([(slot, slot_at(table, start + i)) for i, slot in enumerate(true_slots)])
-    rest = text_rows(text[start + depth :], start + depth, table)
-    logits = model.forward(build_batch(rest, [table]))
-    assert (bits(logits) == bits(plain[start + depth :])).all()
+    check_tree(load(gguf), text, plain, start=70, depth=9)
 
 
 def test_blocks_can_be_copied_saved_and_restored(gguf, text, plain):
