@@ -1,0 +1,117 @@
+"""The promise on SmolLM2: tokens, text, log-probabilities and whole rows of logits are plain decoding's, bit for bit.
+
+tests/large has the same over 5,000 tokens, and for the default pair.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.engine.scripted_drafters import TreeDrafter
+from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, request, run_trial
+from tests.support.shallow_model import load_without_layers
+
+from paceline import EngineConfig
+from paceline.engine.loading import LoadedPair, load_pair
+from paceline.operations.workload import read_tasks
+
+NUM_TOKENS = 20
+SKIPPED_LAYER = 25
+REPEATED_TEXTS = (
+    "the sun rises and the sun sets. ",
+    "red, green, blue, ",
+    "x = x + 1\n",
+    "Row, row, row your boat\n",
+    "<td>1</td><td>2</td>\n",
+    "to be or not to be, ",
+    "north south east west ",
+    "0 1 1 0 1 0 0 1 ",
+)
+BOTH_DRAFTERS = ("ngram", "draft-model")
+
+_logger = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="module")
+def twins(smollm2_path: Path) -> LoadedPair:
+    """SmolLM2, and itself as its draft model."""
+    return load_pair(EngineConfig(model=str(smollm2_path), draft_model=str(smollm2_path)))
+
+
+@pytest.fixture(scope="module")
+def runner(twins: LoadedPair, smollm2_path: Path) -> Runner:
+    """SmolLM2, and itself without one layer as its draft model."""
+    pair = replace(twins, draft=load_without_layers(smollm2_path, {SKIPPED_LAYER}))
+    config = EngineConfig(
+        model="smollm2", num_speculative_tokens=MAX_WINDOW, context_window_size=176, prefill_chunk_size=96
+    )
+    return Runner(pair, config)
+
+
+@pytest.fixture(scope="module")
+def expected(runner: Runner) -> Expected:
+    """Every other prompt asks for a text anew, the rest repeat themselves, for n-grams."""
+    tokenizer = runner.pair.target.tokenizer
+    chats = sorted((tokenizer.encode_chat(task.messages) for task in read_tasks()), key=len)
+    repeated = [tokenizer.encode_prompt(text * 5) for text in REPEATED_TEXTS]
+    prompts = [prompt for pair in zip(chats, repeated, strict=False) for prompt in pair]
+    return runner.plain_answers(prompts, NUM_TOKENS)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("drafter", BOTH_DRAFTERS)
+def test_speculation_changes_nothing(runner, expected, drafter, sampling):
+    result = run_trial(runner, (drafter,), sampling, expected)
+    _logger.info(result.summary)
+    result.check()
+    result.check_acceptance(num_classes=4)
+
+
+def test_a_model_that_drafts_for_itself_is_never_wrong(runner, twins, expected):
+    """Target and draft compute a row in other batches, chunks and KV blocks, and agree in every token."""
+    result = run_trial(replace(runner, pair=twins), ("draft-model",), "sampled", expected)
+    _logger.info(result.summary)
+    result.check()
+    assert result.accepted == result.drafted
+    assert result.longest_path == MAX_WINDOW
+
+
+def test_trees_change_nothing(runner, expected):
+    answers = zip(expected.prompts, expected.answers["sampled"], strict=True)
+    futures = {tuple(prompt): answer.token_ids for prompt, answer in answers}
+    drafter = TreeDrafter(futures, runner.pair.target.model.config.vocab_size)
+    result = run_trial(runner, (drafter,), "sampled", expected)
+    _logger.info(result.summary)
+    result.check()
+    result.check_acceptance(num_classes=4)
+
+
+@pytest.mark.parametrize("num_blocks", [9, 12])
+def test_preemption_changes_nothing(runner, expected, num_blocks):
+    """Nothing is aborted here, so whoever is preempted answers in full."""
+    prompts = sorted(expected.prompts, key=len)[:4]
+    full = runner.plain_answers(prompts, num_tokens=32)
+    run = runner.run(BOTH_DRAFTERS, num_blocks=num_blocks, context_window_size=112)
+    for sampling in SAMPLINGS:
+        for index, window in enumerate((1, 3, 7, 16)):
+            run.add(request(f"{sampling} {index}", prompts[index], sampling, index, full.num_tokens, window))
+    run.finish()
+    assert run.engine.stats().num_preemptions > 0
+    for sampling, answers in full.answers.items():
+        assert [run.answer(f"{sampling} {index}") for index in range(len(prompts))] == answers
+
+
+def test_a_prefix_hit_changes_nothing(runner, expected):
+    run = runner.run(BOTH_DRAFTERS)
+    some = expected.first(8)
+    for name in ("cold", "warm"):
+        num_hits_before = run.engine.stats().num_prefix_hit_tokens
+        result = Trial(run, "greedy", some, name).live()
+        _logger.info(result.summary)
+        result.check()
+    num_hits = run.engine.stats().num_prefix_hit_tokens - num_hits_before
+    block_size = runner.config.block_size
+    assert num_hits >= sum((len(prompt) - 1) // block_size * block_size for prompt in some.prompts)
