@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.scripted_drafters import TreeDrafter
+from tests.operations.faulty_model import make_faulty
 from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, request, run_trial
 from tests.support.shallow_model import load_without_layers
 
@@ -77,6 +78,14 @@ def test_a_model_that_drafts_for_itself_is_never_wrong(runner, twins, expected):
     result.check()
     assert result.accepted == result.drafted
     assert result.longest_path == MAX_WINDOW
+
+
+def test_a_trial_notices_one_bit(runner, expected):
+    """The comparison itself: a target whose one logit has another last bit in batches says the same, and is caught."""
+    faulty = make_faulty(runner.pair, token_id=7, rise=None)
+    result = run_trial(replace(runner, pair=faulty), ("ngram",), "greedy", expected.first(4))
+    assert result.num_different_tokens == 0
+    assert result.num_different_rows > 0
 
 
 def test_trees_change_nothing(runner, expected):

@@ -42,7 +42,7 @@ class Pair:
     expected: Expected
 
 
-@pytest.fixture(scope="module", params=[load_smollm2, load_coder])
+@pytest.fixture(scope="module", params=[load_smollm2, load_coder], ids=["smollm2", "coder"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     config = EngineConfig(model="real", num_speculative_tokens=MAX_WINDOW, context_window_size=640)
     runner = Runner(request.param(), config)

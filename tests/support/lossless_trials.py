@@ -20,6 +20,7 @@ from paceline import Engine, EngineConfig
 from paceline.config import DrafterName
 from paceline.core import FinishReason, Output, Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.engine.loading import LoadedPair, build_parts
+from paceline.models import instruction_sets
 from paceline.operations.verify import CommittedToken, RecordingVerifier
 from paceline.speculation import Drafter
 
@@ -116,7 +117,7 @@ class Runner:
         names = tuple(drafter for drafter in drafters if isinstance(drafter, str))
         own = tuple(drafter for drafter in drafters if not isinstance(drafter, str))
         parts = build_parts(self.pair, config, names, num_blocks or enough)
-        verifier = RecordingVerifier(has_row_hashes=True, instruction_set=self.pair.target.model.instruction_set)
+        verifier = RecordingVerifier(has_row_hashes=True, instruction_set=instruction_sets()[-1])
         parts = replace(parts, verifier=verifier, drafters=(*own, *parts.drafters))
         return Run(Engine.from_parts(config, parts), verifier)
 
