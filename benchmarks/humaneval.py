@@ -128,14 +128,17 @@ def set_limits() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def evaluate(url: str, problems: list[dict[str, str]], concurrency: int) -> list[Outcome]:
-    """Asks everything first, then runs the answers one by one."""
+def evaluate(engine: str, url: str, problems: list[dict[str, str]], concurrency: int) -> list[Outcome]:
+    """Asks everything first, then runs the answers one by one, and prints the count."""
     with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client, ThreadPoolExecutor(concurrency) as pool:
         answers = list(pool.map(lambda problem: ask(client, problem), problems))
-    return [
+    outcomes = [
         Outcome(problem["task_id"], has_passed(program_of(problem, answer)), answer)
         for problem, answer in zip(problems, answers, strict=True)
     ]
+    num_passed = sum(outcome.has_passed for outcome in outcomes)
+    print(f"{engine}: {num_passed} of {len(outcomes)} tasks passed", flush=True)
+    return outcomes
 
 
 @contextmanager
@@ -151,7 +154,7 @@ def engine_url(engine: str, model: str, num_threads: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the pass count of each engine and the tasks on which they differ."""
+    """Prints the pass count of each engine as it is known, then the tasks on which they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
     parser.add_argument("--num-tasks", type=int, default=40)
@@ -164,20 +167,18 @@ def main() -> None:
     problems = read_problems(options.num_tasks)
     outcomes: dict[str, list[Outcome]] = {}
     if options.url:
-        outcomes[options.url] = evaluate(options.url, problems, options.concurrency)
+        outcomes[options.url] = evaluate(options.url, options.url, problems, options.concurrency)
     for engine in [] if options.url else options.engines:
         with engine_url(engine, options.model, options.threads) as url:
-            outcomes[engine] = evaluate(url, problems, options.concurrency)
-    report(outcomes)
+            outcomes[engine] = evaluate(engine, url, problems, options.concurrency)
+    print_disagreements(outcomes)
     if options.json:
         kept = {engine: [asdict(outcome) for outcome in found] for engine, found in outcomes.items()}
         options.json.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
-def report(outcomes: dict[str, list[Outcome]]) -> None:
-    """Prints the counts, and the tasks where not all engines agree."""
-    for engine, found in outcomes.items():
-        print(f"{engine}: {sum(outcome.has_passed for outcome in found)} of {len(found)} tasks passed")
+def print_disagreements(outcomes: dict[str, list[Outcome]]) -> None:
+    """The tasks where not all engines agree."""
     for row in zip(*outcomes.values(), strict=True):
         if len({outcome.has_passed for outcome in row}) > 1:
             verdicts = ", ".join(
