@@ -1,9 +1,11 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -129,12 +131,6 @@ void bind_config(nb::module_& module) {
           "rope_table"_a, "sliding_window"_a);
 }
 
-const KernelTable& kernels_or_default(const std::string& name) {
-  if (name.empty()) return default_kernels();
-  if (const KernelTable* table = find_kernels(name)) return *table;
-  throw std::invalid_argument("instruction set '" + name + "' cannot run on this machine");
-}
-
 }  // namespace
 
 void bind_decoder(nb::module_& module) {
@@ -142,10 +138,11 @@ void bind_decoder(nb::module_& module) {
   nb::class_<Decoder>(module, "Decoder")
       .def(
           "__init__",
-          [](Decoder* self, const DecoderConfig& config, int num_threads, const std::string& instruction_set) {
+          [](Decoder* self, const DecoderConfig& config, int num_threads,
+             const std::optional<std::string>& instruction_set) {
             new (self) Decoder(config, num_threads, kernels_or_default(instruction_set));
           },
-          "config"_a, "num_threads"_a, "instruction_set"_a = "")
+          "config"_a, "num_threads"_a, "instruction_set"_a = nb::none())
       .def("set_matrix", &set_matrix)
       .def("set_vector",
            [](Decoder& decoder, int64_t layer, Vector role, const Floats& data) {

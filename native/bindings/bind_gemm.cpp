@@ -27,11 +27,6 @@ nb::ndarray<nb::numpy, Element, nb::ndim<kDimensions>> make_array(const size_t (
   return {elements.release(), kDimensions, shape, owner};
 }
 
-const KernelTable& kernels_named(const std::string& name) {
-  if (const KernelTable* table = find_kernels(name)) return *table;
-  throw std::invalid_argument("instruction set '" + name + "' cannot run on this machine");
-}
-
 PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t inputs) {
   PackedMatrix matrix = make_packed_matrix(static_cast<GgmlType>(type_id), outputs, inputs);
   const int64_t expected = outputs * row_bytes(matrix.type, inputs);

@@ -17,11 +17,6 @@ namespace {
 using Values = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using NewValues = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
-const KernelTable& kernels_named(const std::string& name) {
-  if (const KernelTable* table = find_kernels(name)) return *table;
-  throw std::invalid_argument("instruction set '" + name + "' cannot run on this machine");
-}
-
 // A copy that owns its memory and that a kernel then works on in place.
 template <class Function>
 NewValues transformed(const Values& source, Function function) {

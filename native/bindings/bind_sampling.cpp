@@ -34,12 +34,6 @@ using TokenIds = std::vector<int32_t>;
 using Logprobs = std::pair<float, std::vector<std::pair<int32_t, float>>>;
 using SampledRows = std::pair<TokenIds, std::vector<std::optional<Logprobs>>>;
 
-const paceline::KernelTable& kernels_named(const std::optional<std::string>& name) {
-  if (!name) return paceline::default_kernels();
-  if (const paceline::KernelTable* table = paceline::find_kernels(*name)) return *table;
-  throw std::invalid_argument("this machine cannot run the instruction set " + *name);
-}
-
 std::span<const float> row_of(const LogitRows& logits, int64_t row) {
   if (row < 0 || row >= static_cast<int64_t>(logits.shape(0))) throw std::out_of_range("row is not in the logits");
   if (logits.shape(1) == 0 || logits.shape(1) > paceline::kMaxVocabulary) {
@@ -72,7 +66,7 @@ SampledRows sample_rows(const LogitRows& logits, const std::vector<int64_t>& row
       num_logprobs.size() != count) {
     throw std::invalid_argument("rows, samplers, positions, extra_token_ids and num_logprobs must be equally long");
   }
-  paceline::Sampler sampler(kernels_named(instruction_set));
+  paceline::Sampler sampler(paceline::kernels_or_default(instruction_set));
   SampledRows result;
   const nb::gil_scoped_release release;
   for (size_t i = 0; i < count; ++i) {

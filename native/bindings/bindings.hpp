@@ -3,7 +3,15 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+#include <string>
+
+#include "paceline/kernel_table.hpp"
+
 namespace paceline {
+
+// The kernels of a named instruction set, or the machine's own choice; throws std::invalid_argument for one it cannot run.
+const KernelTable& kernels_or_default(const std::optional<std::string>& name);
 
 void bind_gemm(nanobind::module_& module);         // repacking and GEMM, for tests and benchmarks
 void bind_row_kernels(nanobind::module_& module);  // row functions, for tests and benchmarks

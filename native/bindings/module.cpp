@@ -11,6 +11,10 @@
 
 namespace nb = nanobind;
 
+const paceline::KernelTable& paceline::kernels_or_default(const std::optional<std::string>& name) {
+  return name ? kernels_named(*name) : default_kernels();
+}
+
 namespace {
 
 std::vector<std::string> instruction_sets() {

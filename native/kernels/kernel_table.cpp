@@ -45,6 +45,11 @@ const KernelTable* find_kernels(std::string_view name) {
   return nullptr;
 }
 
+const KernelTable& kernels_named(std::string_view name) {
+  if (const KernelTable* table = find_kernels(name)) return *table;
+  throw std::invalid_argument("instruction set '" + std::string(name) + "' cannot run on this machine");
+}
+
 const KernelTable& default_kernels() {
   if (const char* forced = std::getenv("PACELINE_ISA"); forced != nullptr && *forced != '\0') {
     if (const KernelTable* table = find_kernels(forced)) return *table;

@@ -52,6 +52,8 @@ struct KernelTable {
 
 // The table called `name` ("scalar", "avx2", "avx512"), or null where this processor cannot run it.
 const KernelTable* find_kernels(std::string_view name);
+// As find_kernels; throws std::invalid_argument where that gives null.
+const KernelTable& kernels_named(std::string_view name);
 // The best table of this processor, or the one that PACELINE_ISA names; throws std::invalid_argument for a name that does not
 // exist or cannot run here.
 const KernelTable& default_kernels();

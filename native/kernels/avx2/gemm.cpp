@@ -1,4 +1,3 @@
-#define PACELINE_ISA avx2
 #include "kernels/templates/gemm.hpp"
 
 #include "kernels/table_parts.hpp"

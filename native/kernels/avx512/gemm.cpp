@@ -1,4 +1,3 @@
-#define PACELINE_ISA avx512
 #include "kernels/templates/gemm.hpp"
 
 #include "kernels/table_parts.hpp"

@@ -2,7 +2,7 @@
 //
 // A kernel template is compiled three times, in the namespaces `scalar`, `avx2` and `avx512`, against the three
 // definitions below. Each operation is IEEE-exact and lane by lane, or a reduction over a fixed tree, so all three give equal
-// bits. Sources include this file after defining PACELINE_ISA as one of the namespace names.
+// bits. CMakeLists.txt defines PACELINE_ISA as one of the namespace names for each of the three builds.
 #pragma once
 
 #include <cstdint>

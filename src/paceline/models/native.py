@@ -113,7 +113,7 @@ class NativeModel:
         self.config = config
         native_config = _native_config(config, max_positions or config.max_context)
         try:
-            self._decoder = _native.Decoder(native_config, num_threads, instruction_set or "")
+            self._decoder = _native.Decoder(native_config, num_threads, instruction_set)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         _load_weights(self._decoder, gguf, config)

@@ -1,13 +1,13 @@
-#define PACELINE_ISA avx2
+// Compiled once for each instruction set, which PACELINE_ISA names.
 #include "kernels/templates/attention.hpp"
 
 #include "kernels/table_parts.hpp"
 
-namespace paceline::avx2 {
+namespace paceline::PACELINE_ISA {
 
 void fill_attention_kernels(KernelTable& table) {
   table.store_kv = store_kv;
   table.attend = attend;
 }
 
-}  // namespace paceline::avx2
+}  // namespace paceline::PACELINE_ISA

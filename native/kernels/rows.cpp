@@ -1,9 +1,9 @@
-#define PACELINE_ISA avx2
+// Compiled once for each instruction set, which PACELINE_ISA names.
 #include "kernels/templates/rows.hpp"
 
 #include "kernels/table_parts.hpp"
 
-namespace paceline::avx2 {
+namespace paceline::PACELINE_ISA {
 
 void fill_row_kernels(KernelTable& table) {
   table.rms_norm = rms_norm;
@@ -19,4 +19,4 @@ void fill_row_kernels(KernelTable& table) {
   table.exponentials = exponentials;
 }
 
-}  // namespace paceline::avx2
+}  // namespace paceline::PACELINE_ISA

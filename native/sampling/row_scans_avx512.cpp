@@ -1,2 +1,0 @@
-#define PACELINE_ISA avx512
-#include "sampling/row_scans_template.hpp"

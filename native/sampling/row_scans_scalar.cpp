@@ -1,2 +1,0 @@
-#define PACELINE_ISA scalar
-#include "sampling/row_scans_template.hpp"
