@@ -64,13 +64,14 @@ def llama_cpp_server(path: Path, *, num_threads: int, context_size: int) -> Iter
 def _wait_ready(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     deadline_s = time.monotonic() + READY_TIMEOUT_S
+    line = ""
     for line in process.stderr:
         event = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "ready":
             return event["url"]
         if time.monotonic() > deadline_s:
             break
-    raise RuntimeError("paceline serve did not become ready")
+    raise RuntimeError(f"paceline serve did not become ready; its last line is {line.strip()!r}")
 
 
 _LLAMA_CPP = """
