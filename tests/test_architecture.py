@@ -284,3 +284,9 @@ def test_the_files_of_a_tokens_life_exist_and_are_few() -> None:
     files = re.findall(r"`(src/paceline/[\w/]+\.py)`", section)
     assert 0 < len(files) <= 9
     assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_every_test_folder_is_a_package() -> None:
+    """Else two test files of one name in two folders cannot be collected together."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+    assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
