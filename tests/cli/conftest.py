@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 COMMAND = Path(sys.executable).with_name("paceline")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.conftest import COMMAND, RunCommand
-from tests.support.tiny_gguf import TinyPair
 
 import paceline as package
 from paceline import Engine, EngineConfig, SamplingParams
+from tests.cli.conftest import COMMAND, RunCommand
+from tests.support.tiny_gguf import TinyPair
 
 
 def test_version(paceline: RunCommand) -> None:

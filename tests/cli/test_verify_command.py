@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.operations.faulty_model import make_faulty
-from tests.support.tiny_gguf import TinyPair
 from typer.testing import CliRunner
 
 from paceline.cli.main import app
@@ -14,6 +12,8 @@ from paceline.config import EngineConfig
 from paceline.engine import loading
 from paceline.models import instruction_sets
 from paceline.operations import verify as verify_module
+from tests.operations.faulty_model import make_faulty
+from tests.support.tiny_gguf import TinyPair
 
 
 @pytest.fixture(autouse=True)

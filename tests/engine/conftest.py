@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.engine.engine_factory import EngineFactory
 from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 

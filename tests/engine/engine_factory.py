@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.tiny_gguf import TinyPair
-
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
@@ -13,6 +11,7 @@ from paceline.engine import Engine, EngineParts
 from paceline.models import Model, NativeModel, read_model_config
 from paceline.speculation import Drafter, DraftModelDrafter, FixedController
 from paceline.tokenizer import Tokenizer
+from tests.support.tiny_gguf import TinyPair
 
 CONTEXT_SIZE = 256
 NUM_BLOCKS = 96

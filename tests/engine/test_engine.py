@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.engine_factory import answer, request, run, token_ids
-from tests.engine.scripted_drafters import FailingDrafter, RightDrafter
 
 from paceline.core import FinishReason, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.engine.text_stream import Progress, TextStream
 from paceline.speculation import NgramDrafter
+from tests.engine.engine_factory import answer, request, run, token_ids
+from tests.engine.scripted_drafters import FailingDrafter, RightDrafter
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 PROMPT = list(b"the riders at the front")

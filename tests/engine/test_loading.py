@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.tiny_gguf import write_tiny_gguf
 
 from paceline.config import EngineConfig
 from paceline.core import SamplingParams
@@ -17,6 +16,7 @@ from paceline.core.errors import (
 from paceline.engine import Engine
 from paceline.engine.loading import choose_drafters
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
+from tests.support.tiny_gguf import write_tiny_gguf
 
 MIB = 1 << 20
 

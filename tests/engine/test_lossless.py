@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.engine.engine_factory import EngineFactory, answer, request, run
-from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
 from paceline.core import FinishReason, SpeculationMode, SpeculationParams
 from paceline.speculation import NgramDrafter
+from tests.engine.engine_factory import EngineFactory, answer, request, run
+from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
 SAMPLINGS = {
     "greedy": {"temperature": 0.0},

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.engine.engine_factory import EngineFactory, answer, request, run
-from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
-from tests.support.tiny_gguf import write_tiny_pair
 
 from paceline.core import FinishReason, Request
 from paceline.speculation import NgramDrafter
+from tests.engine.engine_factory import EngineFactory, answer, request, run
+from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
+from tests.support.tiny_gguf import write_tiny_pair
 
 CONTEXT_SIZE = 112
 SCRIPTED = (WrongDrafter, RightDrafter, PartlyRightDrafter, TreeDrafter)

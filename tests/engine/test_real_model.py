@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.engine.scripted_drafters import TreeDrafter
-from tests.operations.faulty_model import make_faulty
-from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, request, run_trial
-from tests.support.shallow_model import load_without_layers
 
 from paceline import EngineConfig
 from paceline.engine.loading import LoadedPair, load_pair
 from paceline.operations.workload import read_tasks
+from tests.engine.scripted_drafters import TreeDrafter
+from tests.operations.faulty_model import make_faulty
+from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, request, run_trial
+from tests.support.shallow_model import load_without_layers
 
 NUM_TOKENS = 20
 SKIPPED_LAYER = 25

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.engine.engine_factory import answer, run
 
 from paceline import Engine, EngineConfig
 from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
+from tests.engine.engine_factory import answer, run
 
 SUBJECTS = ("a sorted list", "a bicycle race", "the first ten primes", "rain in spring", "a bank account", "two trains")
 TASKS = ("Write a short Python class for", "Explain in simple words", "Write a poem about", "Count and list facts on")

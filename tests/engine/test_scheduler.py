@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.engine_factory import CONTEXT_SIZE, request, run, token_ids
-from tests.engine.scripted_drafters import WrongDrafter
 
 from paceline.core.errors import InsufficientMemoryError
+from tests.engine.engine_factory import CONTEXT_SIZE, request, run, token_ids
+from tests.engine.scripted_drafters import WrongDrafter
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 

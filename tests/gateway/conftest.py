@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.gateway.server_process import ServerProcess
-from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 from paceline.config import EngineConfig
+from tests.gateway.server_process import ServerProcess
+from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 
 @pytest.fixture(scope="session")

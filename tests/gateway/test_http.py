@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+
 from tests.gateway.server_process import PATIENCE_S, ServerProcess
 
 

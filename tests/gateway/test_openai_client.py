@@ -9,11 +9,11 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
-from tests.gateway.server_process import PATIENCE_S, ServerProcess
-from tests.support.tiny_gguf import TinyPair
 
 from paceline.checkpoint import GgufFile
 from paceline.tokenizer import Tokenizer
+from tests.gateway.server_process import PATIENCE_S, ServerProcess
+from tests.support.tiny_gguf import TinyPair
 
 MESSAGES: Any = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the front of the line"}]
 PROMPT = "the riders at the front of the line"

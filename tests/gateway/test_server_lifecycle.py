@@ -15,10 +15,10 @@ import httpx
 import openai
 import pytest
 from openai import OpenAI
-from tests.gateway.server_process import PATIENCE_S, ServerProcess, is_alive, wait_until
-from tests.support.tiny_gguf import write_tiny_gguf
 
 from paceline.config import EngineConfig, GatewayConfig
+from tests.gateway.server_process import PATIENCE_S, ServerProcess, is_alive, wait_until
+from tests.support.tiny_gguf import write_tiny_gguf
 
 CONTEXT = 8192
 LONG: Any = {"model": "default", "prompt": "the line", "max_tokens": CONTEXT - 100, "extra_body": {"ignore_eos": True}}

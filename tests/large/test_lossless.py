@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, run_trial
-from tests.support.shallow_model import load_without_layers
 
 from paceline import EngineConfig
 from paceline.checkpoint import resolve_model
 from paceline.engine.loading import LoadedPair, load_pair
 from paceline.operations.workload import read_tasks
+from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, run_trial
+from tests.support.shallow_model import load_without_layers
 
 pytestmark = pytest.mark.large
 

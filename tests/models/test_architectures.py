@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf
 
 from paceline.checkpoint import GgufFile
 from paceline.core import Activation, RopeStyle
 from paceline.core.errors import CheckpointError, UnsupportedModelError
 from paceline.models import layer_tensors, read_model_config
+from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ A copy of the file in F32 takes it away: there, both engines must agree to float
 from __future__ import annotations
 
 import pytest
-from tests.support.float_copy import write_float_copy
-from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
-from tests.support.independent_engine import Comparison, IndependentEngine, compare
 
 from paceline.checkpoint import GgufFile
 from paceline.models import NativeModel, read_model_config
 from paceline.models.reference import ReferenceModel
+from tests.support.float_copy import write_float_copy
+from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
+from tests.support.independent_engine import Comparison, IndependentEngine, compare
 
 MARGIN = 0.2
 

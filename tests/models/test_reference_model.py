@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.tiny_gguf import ARCHITECTURES, write_tiny_gguf
 
 from paceline.checkpoint import GgufFile
 from paceline.core import Batch
 from paceline.models.reference import ActivationRounding, ReferenceModel, round_activations
+from tests.support.tiny_gguf import ARCHITECTURES, write_tiny_gguf
 
 TOKENS = [(37 * i + 5) % 300 for i in range(60)]
 

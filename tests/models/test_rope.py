@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from tests.support.tiny_gguf import RopeScaling as TinyRopeScaling
-from tests.support.tiny_gguf import llama3_frequency_factors
 
 from paceline.core import RopeStyle
 from paceline.models.rope import RopeScaling, RopeScalingKind, make_rope_config
+from tests.support.tiny_gguf import RopeScaling as TinyRopeScaling
+from tests.support.tiny_gguf import llama3_frequency_factors
 
 HEAD_DIM, BASE = 128, 500000.0
 PLAIN = BASE ** (-np.arange(0, HEAD_DIM, 2) / HEAD_DIM)

@@ -6,6 +6,7 @@ import gguf
 import numpy as np
 import pytest
 from gguf import quants
+
 from tests.support.random_weights import WEIGHT_TYPES, random_matrix
 from tests.support.tiny_gguf import write_tiny_gguf, write_tiny_pair
 

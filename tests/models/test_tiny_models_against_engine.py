@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.support.independent_engine import IndependentEngine, compare
-from tests.support.random_weights import WEIGHT_TYPES
-from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf
 
 from paceline.checkpoint import GgufFile
 from paceline.models import NativeModel, read_model_config
 from paceline.models.reference import ActivationRounding, ReferenceModel
+from tests.support.independent_engine import IndependentEngine, compare
+from tests.support.random_weights import WEIGHT_TYPES
+from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf
 
 PROMPT = [(37 * i + 11) % 300 for i in range(40)]
 VOCAB_SIZE = 384

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 from paceline.config import EngineConfig
+from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.operations.faulty_model import make_faulty
 
 from paceline.config import EngineConfig
 from paceline.engine import loading
@@ -20,6 +19,7 @@ from paceline.operations.verify_plan import (
     VerificationPlan,
     make_plan,
 )
+from tests.operations.faulty_model import make_faulty
 
 DRAFTERS = ("ngram", "draft-model")
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import numpy.typing as npt
+
 from tests.support.random_weights import Float32Array, random_matrix
 from tests.support.tiny_vocabulary import CONTROL_TOKENS, TinyVocabulary, add_vocabulary, build_vocabulary
 
