@@ -14,6 +14,7 @@ import numpy as np
 
 from paceline.core import Batch, Draft, Int32Array, Verdict
 from paceline.engine.schedule import ScheduledSequence
+from paceline.kvcache.block_tables import pad_block_tables, slot_of, slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +73,17 @@ def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft],
     rows = _Rows()
     for item, draft in zip(scheduled, drafts, strict=True):
         rows.add(item, draft)
-    block_tables = _pad([item.sequence.block_table for item in scheduled])
+    block_tables = pad_block_tables([item.sequence.block_table for item in scheduled])
     sequence_indices = np.repeat(np.arange(len(scheduled), dtype=np.int32), rows.num_rows)
     path_lengths = _path_lengths(rows)
     path_sequences = np.repeat(sequence_indices, path_lengths)
     batch = Batch(
         token_ids=np.array(rows.token_ids, np.int32),
         positions=np.array(rows.positions, np.int32),
-        slots=_slots(block_tables, sequence_indices, rows.slot_positions, block_size),
+        slots=slots_of(block_tables, sequence_indices, rows.slot_positions, block_size),
         sequence_indices=sequence_indices,
         block_tables=block_tables,
-        path_slots=_slots(block_tables, path_sequences, list(chain.from_iterable(rows.paths.values())), block_size),
+        path_slots=slots_of(block_tables, path_sequences, list(chain.from_iterable(rows.paths.values())), block_size),
         path_offsets=np.concatenate(([0], np.cumsum(path_lengths)), dtype=np.int32),
         logit_rows=np.array(rows.logit_rows, np.int32),
     )
@@ -102,19 +103,8 @@ def compaction_moves(
         table, length = item.sequence.block_table, len(item.sequence.token_ids)
         for depth, node in enumerate(verdict.path):
             if node != depth:
-                moves.append((_slot(table, length + node, block_size), _slot(table, length + depth, block_size)))
+                moves.append((slot_of(table, length + node, block_size), slot_of(table, length + depth, block_size)))
     return moves
-
-
-def _slot(block_table: list[int], position: int, block_size: int) -> int:
-    return block_table[position // block_size] * block_size + position % block_size
-
-
-def _pad(block_tables: list[list[int]]) -> Int32Array:
-    padded = np.zeros((len(block_tables), max(map(len, block_tables), default=0)), np.int32)
-    for row, table in zip(padded, block_tables, strict=True):
-        row[: len(table)] = table
-    return padded
 
 
 def _path_lengths(rows: _Rows) -> Int32Array:
@@ -122,10 +112,3 @@ def _path_lengths(rows: _Rows) -> Int32Array:
     if rows.paths:
         lengths[list(rows.paths)] = [len(path) for path in rows.paths.values()]
     return lengths
-
-
-def _slots(
-    block_tables: Int32Array, sequence_indices: Int32Array, slot_positions: list[int], block_size: int
-) -> Int32Array:
-    blocks, offsets = np.divmod(np.array(slot_positions, np.int32), np.int32(block_size))
-    return block_tables[sequence_indices, blocks] * np.int32(block_size) + offsets

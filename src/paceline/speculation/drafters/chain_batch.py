@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.core import Batch
+from paceline.kvcache.block_tables import pad_block_tables, slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,12 @@ def build_chain_batch(runs: list[TokenRun], block_size: int) -> Batch:
     lengths = [len(run.token_ids) for run in runs]
     positions = np.concatenate([np.arange(len(run.token_ids), dtype=np.int32) + run.first_position for run in runs])
     indices = np.repeat(np.arange(len(runs), dtype=np.int32), lengths)
-    tables = np.zeros((len(runs), max(len(run.block_table) for run in runs)), dtype=np.int32)
-    for row, run in zip(tables, runs, strict=True):
-        row[: len(run.block_table)] = run.block_table
+    tables = pad_block_tables([run.block_table for run in runs])
     last_rows = np.cumsum(lengths, dtype=np.int32) - 1
     return Batch(
         token_ids=np.array([token_id for run in runs for token_id in run.token_ids], dtype=np.int32),
         positions=positions,
-        slots=tables[indices, positions // block_size] * np.int32(block_size) + positions % np.int32(block_size),
+        slots=slots_of(tables, indices, positions, block_size),
         sequence_indices=indices,
         block_tables=tables,
         path_slots=np.zeros(0, dtype=np.int32),

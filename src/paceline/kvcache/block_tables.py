@@ -1,0 +1,33 @@
+"""Where a position lies: a sequence's block table turns logical positions into slots of a KV store.
+
+Position p of a sequence is slot `block_table[p // block_size] * block_size + p % block_size` (core/batch.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.core import Int32Array
+
+
+def slot_of(block_table: Sequence[int], position: int, block_size: int) -> int:
+    """The slot of one position."""
+    return block_table[position // block_size] * block_size + position % block_size
+
+
+def pad_block_tables(block_tables: Sequence[Sequence[int]]) -> Int32Array:
+    """int32 [tables, blocks of the longest], rows filled up with 0."""
+    padded = np.zeros((len(block_tables), max(map(len, block_tables), default=0)), np.int32)
+    for row, table in zip(padded, block_tables, strict=True):
+        row[: len(table)] = table
+    return padded
+
+
+def slots_of(
+    block_tables: Int32Array, sequence_indices: Int32Array, positions: Sequence[int] | Int32Array, block_size: int
+) -> Int32Array:
+    """The slots of many positions, int32 like `positions`, each in the padded table of its sequence."""
+    blocks, offsets = np.divmod(np.asarray(positions, np.int32), np.int32(block_size))
+    return block_tables[sequence_indices, blocks] * np.int32(block_size) + offsets
