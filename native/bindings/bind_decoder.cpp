@@ -95,7 +95,6 @@ void bind_config(nb::module_& module) {
       .value("QUERY_BIAS", Vector::kQueryBias)
       .value("KEY_BIAS", Vector::kKeyBias)
       .value("VALUE_BIAS", Vector::kValueBias)
-      .value("ATTENTION_OUTPUT_BIAS", Vector::kAttentionOutputBias)
       .value("QUERY_NORM", Vector::kQueryNorm)
       .value("KEY_NORM", Vector::kKeyNorm)
       .value("POST_ATTENTION_NORM", Vector::kPostAttentionNorm)
@@ -159,7 +158,7 @@ void bind_decoder(nb::module_& module) {
             decoder.set_embedding(static_cast<GgmlType>(type_id), data.data(), static_cast<int64_t>(data.size()));
           },
           nb::keep_alive<1, 3>())
-      .def_static("forward", &forward)
+      .def("forward", &forward)
       .def_prop_ro("instruction_set", [](const Decoder& decoder) { return std::string(decoder.kernels().name); })
       .def_prop_ro("num_threads", &Decoder::num_threads)
       .def_prop_ro("weight_bytes", &Decoder::weight_bytes)

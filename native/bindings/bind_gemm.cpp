@@ -39,6 +39,13 @@ PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t 
   return matrix;
 }
 
+// Rounds all rows into `target`, whose arrays have room for them.
+void quantize_into(const KernelTable& kernels, const float* source, size_t num_rows, QuantizedRows& target) {
+  for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
+    kernels.quantize_row(source + row * target.inputs, row, target);
+  }
+}
+
 // Rounded rows that own their memory.
 struct OwnedRows {
   std::vector<int8_t> values;
@@ -58,9 +65,7 @@ OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t 
   owned.rows.values = owned.values.data();
   owned.rows.scales = owned.scales.data();
   owned.rows.group_sums = owned.group_sums.data();
-  for (size_t row = 0; row < num_rows; ++row) {
-    kernels.quantize_row(source + row * inputs, static_cast<int64_t>(row), owned.rows);
-  }
+  quantize_into(kernels, source, num_rows, owned.rows);
   return owned;
 }
 
@@ -106,9 +111,7 @@ nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows, in
     target.values = values.data();
     target.scales = scales.data();
     target.group_sums = sums.data();
-    for (size_t row = 0; row < num_rows; ++row) {
-      kernels.quantize_row(rows.data() + row * rows.shape(1), static_cast<int64_t>(row), target);
-    }
+    quantize_into(kernels, rows.data(), num_rows, target);
   }
   return nb::make_tuple(values, scales, sums);
 }
@@ -126,15 +129,10 @@ auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
   return out;
 }
 
-nb::module_ kernels_submodule(nb::module_& module) {
-  if (nb::hasattr(module, "kernels")) return nb::cast<nb::module_>(module.attr("kernels"));
-  return module.def_submodule("kernels", "Single kernels, for tests and benchmarks.");
-}
-
 }  // namespace
 
 void bind_gemm(nb::module_& module) {
-  nb::module_ kernels = kernels_submodule(module);
+  nb::module_ kernels = module.def_submodule("kernels", "Single kernels, for tests and benchmarks.");
   nb::class_<PackedMatrix>(kernels, "PackedMatrix", "A weight matrix repacked for GEMM.")
       .def_ro("outputs", &PackedMatrix::outputs)
       .def_ro("inputs", &PackedMatrix::inputs)

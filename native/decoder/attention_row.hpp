@@ -23,9 +23,11 @@ struct AttentionRow {
   }
 };
 
-// Floats of scratch memory that `attend` needs.
-constexpr int64_t attention_scratch(int64_t num_queries, int64_t head_dim) {
-  return num_queries * (kChunk + head_dim + 2) + 2 * kChunk * head_dim;
+constexpr int64_t kQueryTile = 4;  // queries of a KV head that are handled at once
+
+// Floats of scratch memory that `attend` needs: scores and values of a query tile, and a chunk's gathered keys and values.
+constexpr int64_t attention_scratch(int64_t head_dim) {
+  return kQueryTile * (kChunk + head_dim) + kChunk * head_dim;
 }
 
 }  // namespace paceline

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kColumnGrain = 8;    // column blocks that a thread claims at a time
 constexpr int64_t kPackGrain = 64;
-constexpr int64_t kQueryTile = 4;      // queries that the attention kernel handles at once
 
 void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
@@ -232,7 +231,7 @@ void Decoder::attend_rows(const Batch& batch, int64_t layer) {
   const int64_t window = config_.layers[layer].sliding_window;
   pool_.parallel_for(batch.num_rows() * config_.num_kv_heads, 1, [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> scratch;
-    scratch.resize(attention_scratch(kQueryTile, config_.head_dim));
+    scratch.resize(attention_scratch(config_.head_dim));
     for (int64_t item = begin; item < end; ++item) {
       const int64_t row = item / config_.num_kv_heads;
       const int64_t kv_head = item % config_.num_kv_heads;
@@ -265,11 +264,6 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   attend_rows(batch, layer);
   float* projected = work_.projected.as<float>();
   multiply(work_.attention.as<float>(), num_rows, {{&weights[Matrix::kAttentionOutput], projected}});
-  if (const float* bias = weights[Vector::kAttentionOutputBias]) {
-    for (int64_t row = 0; row < num_rows; ++row) {
-      kernels_.add(projected + row * config_.hidden_size, bias, config_.hidden_size);
-    }
-  }
   add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);
 }
 

@@ -49,7 +49,6 @@ enum class Vector {
   kQueryBias,
   kKeyBias,
   kValueBias,
-  kAttentionOutputBias,
   kQueryNorm,
   kKeyNorm,
   kPostAttentionNorm,

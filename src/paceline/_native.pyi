@@ -66,12 +66,11 @@ class Vector(enum.Enum):
     QUERY_BIAS = 1
     KEY_BIAS = 2
     VALUE_BIAS = 3
-    ATTENTION_OUTPUT_BIAS = 4
-    QUERY_NORM = 5
-    KEY_NORM = 6
-    POST_ATTENTION_NORM = 7
-    FFN_NORM = 8
-    POST_FFN_NORM = 9
+    QUERY_NORM = 4
+    KEY_NORM = 5
+    POST_ATTENTION_NORM = 6
+    FFN_NORM = 7
+    POST_FFN_NORM = 8
 
 class DecoderConfig:
     hidden_size: int
@@ -103,9 +102,8 @@ class Decoder:
     def set_output(self, type_id: int, data: npt.NDArray[np.uint8], outputs: int, inputs: int) -> None: ...
     def set_output_norm(self, data: Float32Array) -> None: ...
     def set_embedding(self, type_id: int, data: npt.NDArray[np.uint8]) -> None: ...
-    @staticmethod
     def forward(
-        decoder: Decoder,
+        self,
         token_ids: Int32Array,
         positions: Int32Array,
         slots: Int32Array,

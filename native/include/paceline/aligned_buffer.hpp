@@ -1,4 +1,4 @@
-// Owning memory aligned to 64 bytes (2 MiB and huge pages asked for where the buffer is large); contents start as zero.
+// Owning memory aligned to a page, with huge pages asked for where the buffer is large; contents start as zero.
 #pragma once
 
 #include <cstddef>

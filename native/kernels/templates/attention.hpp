@@ -13,7 +13,6 @@
 namespace paceline::PACELINE_ISA {
 
 constexpr int kTiles = kChunk / kLanes;
-constexpr int kQueryTile = 4;
 static_assert(kBlockSlots == kLanes);
 
 inline void store_kv(const KvView& kv, int64_t slot, const float* key, const float* value) {
@@ -185,11 +184,11 @@ inline void attend_queries(const KvView& kv, const AttentionRow& row, int64_t kv
   }
 }
 
-// `queries`, `out`: [num_queries][head_dim]; `scratch`: attention_scratch(kQueryTile, head_dim) floats.
+// `queries`, `out`: [num_queries][head_dim]; `scratch`: attention_scratch(head_dim) floats.
 inline void attend(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t num_queries,
                    const float* queries, float* scratch, float* out) {
   while (num_queries > 0) {
-    const int64_t tile = std::min(num_queries, int64_t{kQueryTile});
+    const int64_t tile = std::min(num_queries, kQueryTile);
     if (tile == 4) attend_queries<4>(kv, row, kv_head, queries, scratch, out);
     if (tile == 3) attend_queries<3>(kv, row, kv_head, queries, scratch, out);
     if (tile == 2) attend_queries<2>(kv, row, kv_head, queries, scratch, out);

@@ -136,8 +136,7 @@ class NativeModel:
 
     def forward(self, batch: Batch) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
-        return _native.Decoder.forward(
-            self._decoder,
+        return self._decoder.forward(
             batch.token_ids,
             batch.positions,
             batch.slots,
