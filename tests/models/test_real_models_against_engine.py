@@ -37,6 +37,14 @@ def _assert_close(comparison):
     assert comparison.mean_top_difference < 0.05
 
 
+def _assert_close_on_a_thousand_positions(path, prompts, load):
+    texts = _engine_texts(path, prompts, 180)
+    with GgufFile.open(path) as gguf:
+        comparison = _compare_all(load(gguf), texts)
+    assert len(comparison.is_same_top) >= 1000
+    _assert_close(comparison)
+
+
 def _assert_equal_to_float_precision(path, float_path, prompts, num_tokens):
     """Engine and models on the F32 copy, and the reference on the original file: all the same model."""
     texts = _engine_texts(write_float_copy(path, float_path), prompts, num_tokens)
@@ -75,12 +83,7 @@ def test_coder_equals_the_engine_to_float_precision(coder_draft_path, tmp_path):
     [("smollm2_path", CHAT_PROMPTS), ("gemma3_path", BASE_PROMPTS), ("coder_target_path", CHAT_PROMPTS)],
 )
 def test_native_model_is_close_to_the_engine_on_a_thousand_positions(request, model_fixture, prompts):
-    path = request.getfixturevalue(model_fixture)
-    texts = _engine_texts(path, prompts, 180)
-    with GgufFile.open(path) as gguf:
-        comparison = _compare_all(_native(gguf), texts)
-    assert len(comparison.is_same_top) >= 1000
-    _assert_close(comparison)
+    _assert_close_on_a_thousand_positions(request.getfixturevalue(model_fixture), prompts, _native)
 
 
 @pytest.mark.large
@@ -89,9 +92,4 @@ def test_native_model_is_close_to_the_engine_on_a_thousand_positions(request, mo
     [("smollm2_path", CHAT_PROMPTS), ("gemma3_path", BASE_PROMPTS), ("coder_draft_path", CHAT_PROMPTS)],
 )
 def test_exact_arithmetic_is_close_to_the_engine_on_a_thousand_positions(request, model_fixture, prompts):
-    path = request.getfixturevalue(model_fixture)
-    texts = _engine_texts(path, prompts, 180)
-    with GgufFile.open(path) as gguf:
-        comparison = _compare_all(ReferenceModel(gguf), texts)
-    assert len(comparison.is_same_top) >= 1000
-    _assert_close(comparison)
+    _assert_close_on_a_thousand_positions(request.getfixturevalue(model_fixture), prompts, ReferenceModel)
