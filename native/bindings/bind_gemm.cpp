@@ -1,6 +1,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -39,33 +40,29 @@ PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t 
   return matrix;
 }
 
-// Rounds all rows into `target`, whose arrays have room for them.
-void quantize_into(const KernelTable& kernels, const float* source, size_t num_rows, QuantizedRows& target) {
-  for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
-    kernels.quantize_row(source + row * target.inputs, row, target);
-  }
-}
-
 // Rounded rows that own their memory.
 struct OwnedRows {
-  std::vector<int8_t> values;
+  AlignedBuffer planes;
   std::vector<float> scales;
-  std::vector<int16_t> group_sums;
+  std::vector<ActivationSums> sums;
   QuantizedRows rows;
 };
 
-OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs,
-                        int64_t scale_inputs) {
+OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs) {
   OwnedRows owned;
-  owned.rows.inputs = static_cast<int64_t>(inputs);
-  owned.rows.scale_inputs = scale_inputs;
-  owned.values.resize(num_rows * inputs);
-  owned.scales.resize(num_rows * static_cast<size_t>(owned.rows.num_scales()));
-  owned.group_sums.resize(num_rows * (inputs / 16));
-  owned.rows.values = owned.values.data();
-  owned.rows.scales = owned.scales.data();
-  owned.rows.group_sums = owned.group_sums.data();
-  quantize_into(kernels, source, num_rows, owned.rows);
+  QuantizedRows& rows = owned.rows;
+  rows.inputs = static_cast<int64_t>(inputs);
+  rows.row_capacity = activation_row_capacity(static_cast<int64_t>(num_rows));
+  const auto segments = static_cast<size_t>(rows.num_super_blocks() * rows.row_capacity);
+  owned.planes.reserve(segments * kActivationSegment);
+  owned.scales.resize(segments);
+  owned.sums.resize(segments);
+  rows.planes = owned.planes.as<int8_t>();
+  rows.scales = owned.scales.data();
+  rows.sums = owned.sums.data();
+  for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
+    kernels.quantize_row(source + row * rows.inputs, row, rows);
+  }
   return owned;
 }
 
@@ -84,36 +81,42 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   const auto num_rows = static_cast<int64_t>(rows.shape(0));
   const nb::gil_scoped_release release;
   if (weights.is_quantized()) {
-    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1), weights.activation_scale_inputs());
-    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, out.data(), weights.outputs);
+    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1));
+    AlignedBuffer memory(static_cast<size_t>(gemm_scratch_bytes(rounded.rows.row_capacity)));
+    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, gemm_scratch(memory.as<void>()),
+                           out.data(), weights.outputs);
   } else {
     kernels.gemm_float(weights, rows.data(), num_rows, block_begin, block_end, out.data(), weights.outputs);
   }
   return out;
 }
 
-nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows, int64_t scale_inputs) {
+nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
   const KernelTable& kernels = kernels_named(instruction_set);
   if (rows.shape(1) == 0 || rows.shape(1) % kGroup != 0) {
     throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values, but they must be a multiple of " +
                                 std::to_string(kGroup));
   }
-  if (scale_inputs != kGroup && scale_inputs != kSuperBlock) throw std::invalid_argument("scale_inputs is 32 or 256");
   const size_t num_rows = rows.shape(0);
-  QuantizedRows target;
-  target.inputs = static_cast<int64_t>(rows.shape(1));
-  target.scale_inputs = scale_inputs;
-  auto values = make_array<int8_t, 2>({num_rows, rows.shape(1)});
-  auto scales = make_array<float, 2>({num_rows, static_cast<size_t>(target.num_scales())});
-  auto sums = make_array<int16_t, 2>({num_rows, rows.shape(1) / 16});
-  {
-    const nb::gil_scoped_release release;
-    target.values = values.data();
-    target.scales = scales.data();
-    target.group_sums = sums.data();
-    quantize_into(kernels, rows.data(), num_rows, target);
+  const OwnedRows owned = quantize_rows(kernels, rows.data(), num_rows, rows.shape(1));
+  const auto num_blocks = static_cast<size_t>(owned.rows.num_super_blocks());
+  auto planes = make_array<int8_t, 4>({num_rows, num_blocks, 2, kActivationPlane});
+  auto scales = make_array<float, 2>({num_rows, num_blocks});
+  auto sums = make_array<int32_t, 4>({num_rows, num_blocks, 2, 16});
+  auto totals = make_array<int32_t, 4>({num_rows, num_blocks, 3, 8});
+  for (size_t row = 0; row < num_rows; ++row) {
+    for (size_t b = 0; b < num_blocks; ++b) {
+      const size_t from = b * static_cast<size_t>(owned.rows.row_capacity) + row;
+      const size_t to = row * num_blocks + b;
+      const ActivationSums& block = owned.sums[from];
+      std::copy_n(owned.rows.planes + from * kActivationSegment, kActivationSegment, planes.data() + to * kActivationSegment);
+      scales.data()[to] = owned.scales[from];
+      std::copy_n(&block.sixteens[0][0], 32, sums.data() + to * 32);
+      std::copy_n(&block.groups[0][0], 16, totals.data() + to * 24);
+      std::copy_n(block.totals, 8, totals.data() + to * 24 + 16);
+    }
   }
-  return nb::make_tuple(values, scales, sums);
+  return nb::make_tuple(planes, scales, sums, totals);
 }
 
 auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
@@ -144,8 +147,8 @@ void bind_gemm(nb::module_& module) {
               nb::arg("block_end"),
               "float32 [rows, outputs] of rows float32 [rows, inputs]; columns outside the blocks of 16 stay zero.");
   kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
-              nb::arg("scale_inputs"),
-              "Rounds float32 rows: int8 values, a float32 scale for `scale_inputs` inputs, int16 sums of 16 values each.");
+              "Rounds float32 rows: int8 planes [rows, blocks, high and low, 256], float32 scales [rows, blocks], int32 sums\n"
+              "[rows, blocks, high and low, 16] of 16 values, int32 [rows, blocks, high, low and whole, 8] of 32 values.");
   kernels.def("dequantize_row", &dequantize, nb::arg("type_id"), nb::arg("data"), nb::arg("count"),
               "float32 [count] of a row's bytes.");
 }

@@ -11,7 +11,6 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kColumnGrain = 8;    // column blocks that a thread claims at a time
 constexpr int64_t kPackGrain = 64;
 
 void require(bool condition, const char* message) {
@@ -110,21 +109,20 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   floats(work_.gate, num_rows * config_.ffn_size);
   floats(work_.up, num_rows * config_.ffn_size);
   floats(work_.logits, num_logit_rows * config_.vocab_size);
-  for (RoundedBuffers* rounded : {&work_.fine, &work_.coarse}) {
-    rounded->values.reserve(num_rows * widest);
-    floats(rounded->scales, num_rows * (widest / kGroup + 1));
-    rounded->sums.reserve(num_rows * (widest / 16 + 1) * sizeof(int16_t));
-  }
+  const int64_t capacity = activation_row_capacity(num_rows);
+  const int64_t segments = capacity * (widest / kSuperBlock + 1);
+  work_.rounded_planes.reserve(segments * kActivationSegment);
+  floats(work_.rounded_scales, segments);
+  work_.rounded_sums.reserve(segments * sizeof(ActivationSums));
 }
 
-QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs, int64_t scale_inputs) {
-  RoundedBuffers& buffers = scale_inputs == kGroup ? work_.fine : work_.coarse;
+QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs) {
   QuantizedRows rounded;
   rounded.inputs = inputs;
-  rounded.scale_inputs = scale_inputs;
-  rounded.values = buffers.values.as<int8_t>();
-  rounded.scales = buffers.scales.as<float>();
-  rounded.group_sums = buffers.sums.as<int16_t>();
+  rounded.row_capacity = activation_row_capacity(num_rows);
+  rounded.planes = work_.rounded_planes.as<int8_t>();
+  rounded.scales = work_.rounded_scales.as<float>();
+  rounded.sums = work_.rounded_sums.as<ActivationSums>();
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
   });
@@ -132,26 +130,23 @@ QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t i
 }
 
 void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products) {
+  const bool has_quantized = std::any_of(products.begin(), products.end(),
+                                         [](const Product& product) { return product.matrix->is_quantized(); });
   const int64_t inputs = products.begin()->matrix->inputs;
-  const auto round_for = [&](int64_t scale_inputs) {
-    const bool is_needed = std::any_of(products.begin(), products.end(), [&](const Product& product) {
-      return product.matrix->is_quantized() && product.matrix->activation_scale_inputs() == scale_inputs;
-    });
-    return is_needed ? round_rows(rows, num_rows, inputs, scale_inputs) : QuantizedRows{};
-  };
-  const QuantizedRows fine = round_for(kGroup);
-  const QuantizedRows coarse = round_for(kSuperBlock);
+  const QuantizedRows rounded = has_quantized ? round_rows(rows, num_rows, inputs) : QuantizedRows{};
   int64_t num_blocks = 0;
   for (const Product& product : products) num_blocks += product.matrix->column_blocks;
-  pool_.parallel_for(num_blocks, kColumnGrain, [&](int64_t begin, int64_t end) {
+  pool_.parallel_for(num_blocks, kStripBlocks, [&](int64_t begin, int64_t end) {
+    thread_local AlignedBuffer memory;
+    memory.reserve(gemm_scratch_bytes(rounded.row_capacity));
+    const GemmScratch scratch = gemm_scratch(memory.as<void>());
     int64_t first = 0;  // index of the product's first block
     for (const Product& product : products) {
       const PackedMatrix& matrix = *product.matrix;
       const int64_t from = std::max(begin - first, int64_t{0});
       const int64_t to = std::min(end - first, matrix.column_blocks);
       if (from < to && matrix.is_quantized()) {
-        const QuantizedRows& rounded = matrix.activation_scale_inputs() == kGroup ? fine : coarse;
-        kernels_.gemm_quantized(matrix, rounded, num_rows, from, to, product.out, matrix.outputs);
+        kernels_.gemm_quantized(matrix, rounded, num_rows, from, to, scratch, product.out, matrix.outputs);
       } else if (from < to) {
         kernels_.gemm_float(matrix, rows, num_rows, from, to, product.out, matrix.outputs);
       }

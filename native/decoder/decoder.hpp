@@ -40,14 +40,10 @@ class Decoder {
   struct RopeTable {
     std::vector<float> cosine, sine;  // [max_positions][head_dim / 2]
   };
-  // Rows rounded to int8 with a scale for `scale_inputs` inputs.
-  struct RoundedBuffers {
-    AlignedBuffer values, scales, sums;
-  };
   // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
   struct Workspace {
     AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits;
-    RoundedBuffers fine, coarse;
+    AlignedBuffer rounded_planes, rounded_scales, rounded_sums;
   };
 
   void fill_rope_tables();
@@ -62,7 +58,7 @@ class Decoder {
   void project_logits(const Batch& batch);
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
-  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs, int64_t scale_inputs);
+  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs);
   void pack(PackedMatrix& matrix, const uint8_t* data);
 
   // out[i] = rows times matrices[i], for up to three matrices that share their input.

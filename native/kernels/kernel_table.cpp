@@ -1,5 +1,9 @@
 #include "paceline/kernel_table.hpp"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -30,6 +34,24 @@ bool can_run_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
+// Linux gives a process the tile registers' state only if it asks; the answer holds for all of its threads.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// CPUID leaf 7: bits 24 and 25 of EDX are the tile registers and their int8 products.
+bool can_run_amx() {
+  constexpr unsigned kNeeded = 3U << 24;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (!can_run_avx512() || __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kNeeded) == kNeeded && may_use_tiles();
+}
+
 }  // namespace
 
 const KernelTable* find_kernels(std::string_view name) {
@@ -39,9 +61,17 @@ const KernelTable* find_kernels(std::string_view name) {
       make_table("avx2", avx2::fill_row_kernels, avx2::fill_attention_kernels, avx2::fill_gemm_kernels);
   static const KernelTable avx512_table = make_table("avx512", avx512::fill_row_kernels,
                                                      avx512::fill_attention_kernels, avx512::fill_gemm_kernels);
+  static const KernelTable amx_table = [] {
+    KernelTable table = avx512_table;
+    table.name = "amx";
+    amx::fill_gemm_kernels(table);
+    return table;
+  }();
+  static const bool has_amx = can_run_amx();
   if (name == "scalar") return &scalar_table;
   if (name == "avx2" && can_run_avx2()) return &avx2_table;
   if (name == "avx512" && can_run_avx512()) return &avx512_table;
+  if (name == "amx" && has_amx) return &amx_table;
   return nullptr;
 }
 
@@ -54,9 +84,9 @@ const KernelTable& default_kernels() {
   if (const char* forced = std::getenv("PACELINE_ISA"); forced != nullptr && *forced != '\0') {
     if (const KernelTable* table = find_kernels(forced)) return *table;
     throw std::invalid_argument("PACELINE_ISA=" + std::string(forced) +
-                                " is not an instruction set of this machine; use scalar, avx2 or avx512");
+                                " is not an instruction set of this machine; use scalar, avx2, avx512 or amx");
   }
-  for (const char* name : {"avx512", "avx2"}) {
+  for (const char* name : {"amx", "avx512", "avx2"}) {
     if (const KernelTable* table = find_kernels(name)) return *table;
   }
   return *find_kernels("scalar");

@@ -14,4 +14,9 @@ PACELINE_DECLARE_PARTS(scalar)
 PACELINE_DECLARE_PARTS(avx2)
 PACELINE_DECLARE_PARTS(avx512)
 
+// What AMX does itself; the rest of its table is that of AVX-512.
+namespace paceline::amx {
+void fill_gemm_kernels(KernelTable& table);
+}
+
 #undef PACELINE_DECLARE_PARTS

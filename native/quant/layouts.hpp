@@ -22,29 +22,25 @@
 // integer is weight integer + kZeroPoint (IQ4_NL: an index into its table). Columns beyond the matrix are zero bytes:
 // weight 0.
 //
-// ARITHMETIC of a result (row, column); `fma` rounds once, the int32 dot products are exact:
+// ACTIVATIONS are rounded to 15 bits with one scale for 256 inputs (the last run may be shorter): largest = max |x|;
+// inverse = 16256 / largest; scale = largest / 16256; integer = round half to even of (x * inverse); where `inverse` overflows
+// (largest is 0 or below 5e-35) all are 0. They are kept as two planes of int8, integer = 128 * high + low with low in -64..63,
+// which byte multipliers take. Eight bits were measured first: their error was most of the distance to exact arithmetic.
+//
+// ARITHMETIC of a result (row, column); `fma` rounds once; dot products, sums and everything called integer are exact in int32:
 //   total = 0
 //   for each super-block b in order:
-//     partial = 0
-//     for each group g of kScaleInputs inputs in order:
-//       dot = sum over the group of weight integer * activation integer
-//       kHalf, kHalfWithMinimum:
-//         total = fma(float(dot) * weight_scale_g, activation_scale_g, total)
-//       kHalfWithMinimum, after that:
-//         total = fma(float(sum of the group's activation integers) * activation_scale_g, minimum_g, total)
-//       others:
-//         partial = fma(float(dot), weight_scale_g, partial)
-//     kByteWithMinimum, kNibbleWithMinimum:
-//       M = sum over g of integer minimum_g * (sum of the group's activation integers)
-//       partial = fma(float(M), -float(dmin), partial)
-//     but for kHalf and kHalfWithMinimum: total = fma(partial, activation_scale_b, total)
-// weight_scale_g is float(scale_g), or float(d) * float(scale_g) rounded once. Lanes are columns, so nothing depends on
-// the other rows of a pass, on the range of columns or on the instruction set.
-//
-// Activations have a scale for 256 inputs where the weights have one half (pair) for 256, else for each group of 32: a type
-// with finer blocks is meant to keep more, and measured on Q4_1 the coarser scale cost five times the divergence. For each of
-// these runs: largest = max |x|; inverse = 127 / largest; scale = largest / 127 and
-// integer = round half to even of (x * inverse); where `inverse` overflows (largest is 0 or below 4e-37) all are 0.
+//     scales of 256 (kByteWithMinimum, kNibbleWithMinimum, kSignedByte), g over groups of kScaleInputs inputs:
+//       high = sum over g of scale_g * (sum of weight integer * high activation), low likewise
+//       partial = fma(float(high), 128, float(low)) * float(d), rounded after each of the two
+//       with minima: M = sum over g of minimum_g * (sum of the group's activation integers)
+//                    partial = fma(float(M), -float(dmin), partial)
+//     scales of 32 (kHalf, kHalfWithMinimum), g over groups of 32 inputs in order:
+//       partial = 0, then: partial = fma(float(sum of weight integer * activation integer), float(scale_g), partial)
+//       with minima:       partial = fma(float(sum of the group's activation integers), float(minimum_g), partial)
+//     total = fma(partial, activation_scale_b, total)
+// Lanes are columns and integers are exact in any order, so nothing depends on the other rows of a pass, on the range of
+// columns or on the instruction set.
 //
 // FLOAT WEIGHTS (F32, F16, BF16): [column block][input][16 columns]; total = fma(weight, activation, total) over inputs in
 // order.

@@ -45,7 +45,7 @@ def _assert_models_match_the_engine(path, tolerance, context_size=2048):
     with IndependentEngine(path, context_size=context_size) as engine:
         text = engine.generate(PROMPT, num_tokens=80, num_logprobs=VOCAB_SIZE)
     with GgufFile.open(path) as gguf:
-        reference = ReferenceModel(gguf, activation_rounding=ActivationRounding.BY_WEIGHT_TYPE)
+        reference = ReferenceModel(gguf, activation_rounding=ActivationRounding.FIFTEEN_BITS)
         native = NativeModel(gguf, read_model_config(gguf), num_threads=1)
         for model in (reference, native):
             comparison = compare(model, text)

@@ -19,13 +19,37 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DecodedWeights:
-    """Integers [outputs, groups, inputs of a group]; scales and minima by group, `minimum_scales` by super-block."""
+    """Integers [outputs, groups, inputs of a group].
+
+    `scales` and `half_minima` are floats by group, or `block_scales` and `minimum_scales` floats by super-block with
+    integers by group.
+    """
+
+    integers: IntArray
+    scales: Float32Array | None = None
+    half_minima: Float32Array | None = None
+    integer_scales: IntArray | None = None
+    integer_minima: IntArray | None = None
+    block_scales: Float32Array | None = None
+    minimum_scales: Float32Array | None = None
+
+
+@dataclass(frozen=True)
+class RoundedActivations:
+    """`integers` [rows, inputs] of 15 bits and float32 `scales` [rows, super-blocks]; integer = 128 * high + low."""
 
     integers: IntArray
     scales: Float32Array
-    half_minima: Float32Array | None = None
-    integer_minima: IntArray | None = None
-    minimum_scales: Float32Array | None = None
+
+    @property
+    def high(self) -> IntArray:
+        """The upper plane, -127..127."""
+        return (self.integers + 64) >> 7
+
+    @property
+    def low(self) -> IntArray:
+        """The lower plane, -64..63."""
+        return self.integers - 128 * self.high
 
 
 def fma(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
@@ -34,64 +58,72 @@ def fma(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
     return wide.astype(np.float32)
 
 
-def scale_inputs(weight_type: str) -> int:
-    """How many inputs share an activation scale."""
-    return 256 if weight_type.endswith("_K") else 32
-
-
-def round_activations(rows: Float32Array, run: int) -> tuple[npt.NDArray[np.int8], Float32Array]:
-    """int8 [rows, inputs] and float32 scales [rows, runs] of the rounding rule."""
-    values = np.zeros(rows.shape, np.int8)
-    scales = np.zeros((len(rows), -(-rows.shape[1] // run)), np.float32)
+def round_activations(rows: Float32Array) -> RoundedActivations:
+    """The rounding rule: one scale for 256 inputs."""
+    integers = np.zeros(rows.shape, np.int64)
+    scales = np.zeros((len(rows), -(-rows.shape[1] // 256)), np.float32)
     for block in range(scales.shape[1]):
-        part = rows[:, run * block : run * (block + 1)]
+        part = rows[:, 256 * block : 256 * (block + 1)]
         largest = np.abs(part).max(axis=1)
         with np.errstate(divide="ignore", over="ignore"):
-            inverse = np.float32(127) / largest
+            inverse = np.float32(16256) / largest
         usable = np.isfinite(inverse)
         factors = np.where(usable, inverse, np.float32(0))[:, None]
-        scales[:, block] = np.where(usable, largest / np.float32(127), 0)
-        values[:, run * block : run * (block + 1)] = np.rint(part * factors).astype(np.int8)
-    return values, scales
+        scales[:, block] = np.where(usable, largest / np.float32(16256), 0)
+        integers[:, 256 * block : 256 * (block + 1)] = np.rint(part * factors).astype(np.int64)
+    return RoundedActivations(integers, scales)
 
 
-def contract_gemm(weights: DecodedWeights, values: npt.NDArray[np.int8], scales: Float32Array) -> Float32Array:
+def contract_gemm(weights: DecodedWeights, activations: RoundedActivations) -> Float32Array:
     """float32 [rows, outputs] in the fixed order of operations."""
     outputs, num_groups, group_inputs = weights.integers.shape
-    groups = values.astype(np.int64).reshape(len(values), num_groups, group_inputs)
-    dots = np.einsum("ogk,rgk->rog", weights.integers, groups)
-    sums = groups.sum(axis=2)
-    total = np.zeros((len(values), outputs), np.float32)
-    if weights.integer_minima is None and group_inputs == 32:
-        return _group_scaled(weights, dots, sums, scales, total)
+    total = np.zeros((len(activations.integers), outputs), np.float32)
     per_block = 256 // group_inputs
-    for block in range(scales.shape[1]):
+    for block in range(activations.scales.shape[1]):
         span = range(block * per_block, min((block + 1) * per_block, num_groups))
-        partial = _partial(weights, dots, span)
-        if weights.integer_minima is not None and weights.minimum_scales is not None:
-            minima = np.einsum("og,rg->ro", weights.integer_minima[:, span], sums[:, span])
-            partial = fma(minima.astype(np.float32), -weights.minimum_scales[None, :, block], partial)
-        total = fma(partial, scales[:, block, None], total)
+        if weights.integer_scales is None:
+            partial = _ragged_block(weights, activations, span)
+        else:
+            partial = _whole_block(weights, activations, block, span)
+        total = fma(partial, activations.scales[:, block, None], total)
     return total
 
 
-def _partial(weights: DecodedWeights, dots: IntArray, span: range) -> Float32Array:
-    partial = np.zeros(dots.shape[:2], np.float32)
-    for group in span:
-        partial = fma(dots[:, :, group].astype(np.float32), weights.scales[None, :, group], partial)
+def _dots(weights: DecodedWeights, values: IntArray) -> IntArray:
+    """Exact sums [rows, outputs, groups]."""
+    groups = values.reshape(len(values), *weights.integers.shape[1:])
+    return np.einsum("ogk,rgk->rog", weights.integers, groups)
+
+
+def _group_sums(weights: DecodedWeights, values: IntArray) -> IntArray:
+    return values.reshape(len(values), *weights.integers.shape[1:]).sum(axis=2)
+
+
+def _whole_block(
+    weights: DecodedWeights, activations: RoundedActivations, block: int, span: range
+) -> Float32Array:
+    assert weights.integer_scales is not None and weights.block_scales is not None
+    scales = weights.integer_scales[None][:, :, span]
+    high = (_dots(weights, activations.high)[:, :, span] * scales).sum(axis=2).astype(np.float32)
+    low = (_dots(weights, activations.low)[:, :, span] * scales).sum(axis=2).astype(np.float32)
+    partial = fma(high, np.full_like(high, 128), low) * weights.block_scales[None, :, block]
+    if weights.integer_minima is not None and weights.minimum_scales is not None:
+        sums = _group_sums(weights, activations.integers)[:, span]
+        minima = np.einsum("og,rg->ro", weights.integer_minima[:, span], sums)
+        partial = fma(minima.astype(np.float32), -weights.minimum_scales[None, :, block], partial)
     return partial
 
 
-def _group_scaled(
-    weights: DecodedWeights, dots: IntArray, sums: IntArray, scales: Float32Array, total: Float32Array
-) -> Float32Array:
-    for group in range(dots.shape[2]):
-        scaled = dots[:, :, group].astype(np.float32) * weights.scales[None, :, group]
-        total = fma(scaled, scales[:, group, None], total)
+def _ragged_block(weights: DecodedWeights, activations: RoundedActivations, span: range) -> Float32Array:
+    assert weights.scales is not None
+    dots = _dots(weights, activations.integers)
+    sums = _group_sums(weights, activations.integers).astype(np.float32)
+    partial = np.zeros(dots.shape[:2], np.float32)
+    for group in span:
+        partial = fma(dots[:, :, group].astype(np.float32), weights.scales[None, :, group], partial)
         if weights.half_minima is not None:
-            group_sums = sums[:, None, group].astype(np.float32) * scales[:, group, None]
-            total = fma(group_sums, weights.half_minima[None, :, group], total)
-    return total
+            partial = fma(sums[:, None, group], weights.half_minima[None, :, group], partial)
+    return partial
 
 
 def decode(tensor: RawTensor) -> DecodedWeights:
@@ -119,7 +151,8 @@ def _decode_q4_k(blocks: npt.NDArray[np.uint8]) -> DecodedWeights:
     integers = np.concatenate([pairs & 15, pairs >> 4], axis=3).reshape(outputs, -1, 32)
     return DecodedWeights(
         integers.astype(np.int64),
-        (_half(blocks, 0)[..., None] * scales.astype(np.float32)).reshape(outputs, -1),
+        integer_scales=scales.reshape(outputs, -1).astype(np.int64),
+        block_scales=_half(blocks, 0),
         integer_minima=minima.reshape(outputs, -1).astype(np.int64),
         minimum_scales=_half(blocks, 2),
     )
@@ -132,5 +165,5 @@ def _decode_q6_k(blocks: npt.NDArray[np.uint8]) -> DecodedWeights:
     nibbles = np.concatenate([low & 15, low >> 4], axis=-1).reshape(outputs, num_blocks, 2, 4, 32)
     bits = upper >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
     integers = (nibbles | bits << 4).astype(np.int64).reshape(outputs, -1, 16) - 32
-    scales = blocks[..., 192:208].view(np.int8).astype(np.float32)
-    return DecodedWeights(integers, (_half(blocks, 208)[..., None] * scales).reshape(outputs, -1))
+    scales = blocks[..., 192:208].view(np.int8).astype(np.int64).reshape(outputs, -1)
+    return DecodedWeights(integers, integer_scales=scales, block_scales=_half(blocks, 208))

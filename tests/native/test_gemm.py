@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from paceline import _native
-from tests.native.gemm_contract import contract_gemm, decode, round_activations, scale_inputs
+from tests.native.gemm_contract import contract_gemm, decode, round_activations
 from tests.native.gguf_blocks import (
     ALL_TYPES,
     FLOAT_TYPES,
@@ -82,9 +82,9 @@ def test_a_rows_bits_do_not_depend_on_the_number_of_rows(weight_type: str, instr
     rng = np.random.default_rng(3)
     inputs = allowed_inputs(weight_type)[1]
     packed = pack(random_tensor(rng, weight_type, 24, inputs))
-    rows = random_rows(rng, 33, inputs)
+    rows = random_rows(rng, 70, inputs)
     alone = np.concatenate([kernels.gemm(instruction_set, packed, row[None], 0, 2) for row in rows])
-    for num_rows in range(1, 34):
+    for num_rows in (*range(1, 34), 47, 48, 64, 70):
         assert_same_bits(kernels.gemm(instruction_set, packed, rows[:num_rows], 0, 2), alone[:num_rows])
         assert_same_bits(kernels.gemm(instruction_set, packed, rows[-num_rows:], 0, 2), alone[-num_rows:])
 
@@ -95,13 +95,25 @@ def test_column_ranges_write_their_own_columns_and_the_same_bits(weight_type: st
     rng = np.random.default_rng(4)
     inputs = allowed_inputs(weight_type)[0]
     packed = pack(random_tensor(rng, weight_type, 77, inputs))
-    rows = random_rows(rng, 3, inputs)
-    whole = kernels.gemm(instruction_set, packed, rows, 0, 5)
-    for begin, end in ((0, 1), (1, 3), (3, 5), (4, 5), (2, 2)):
-        part = kernels.gemm(instruction_set, packed, rows, begin, end)
-        columns = slice(16 * begin, min(16 * end, 77))
-        assert_same_bits(part[:, columns], whole[:, columns])
-        assert (np.delete(part, np.arange(77)[columns], axis=1) == 0).all()
+    for num_rows in (3, 40):
+        rows = random_rows(rng, num_rows, inputs)
+        whole = kernels.gemm(instruction_set, packed, rows, 0, 5)
+        for begin, end in ((0, 1), (1, 3), (3, 5), (4, 5), (2, 2)):
+            part = kernels.gemm(instruction_set, packed, rows, begin, end)
+            columns = slice(16 * begin, min(16 * end, 77))
+            assert_same_bits(part[:, columns], whole[:, columns])
+            assert (np.delete(part, np.arange(77)[columns], axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
+def test_many_column_blocks_and_rows_give_the_bits_of_one_row(weight_type: str) -> None:
+    rng = np.random.default_rng(9)
+    inputs = allowed_inputs(weight_type)[-1]
+    packed = pack(random_tensor(rng, weight_type, 16 * 19 + 5, inputs))
+    rows = random_rows(rng, 37, inputs)
+    alone = np.concatenate([kernels.gemm("scalar", packed, row[None], 0, 20) for row in rows])
+    for instruction_set in INSTRUCTION_SETS:
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows, 0, 20), alone)
 
 
 @pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
@@ -110,9 +122,8 @@ def test_products_equal_those_of_the_dequantized_weights(weight_type: str) -> No
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 40, inputs)
         rows = random_rows(rng, 9, inputs)
-        run = scale_inputs(weight_type)
-        values, scales, _ = kernels.quantize(FAST_SET, rows, run)
-        rounded = values.astype(np.float64) * scales.astype(np.float64).repeat(run, axis=1)[:, :inputs]
+        activations = round_activations(rows)
+        rounded = activations.integers * activations.scales.astype(np.float64).repeat(256, axis=1)[:, :inputs]
         weights = tensor.dequantized().astype(np.float64)
         magnitude = np.abs(rounded) @ np.abs(weights).T
         error = np.abs(gemm(FAST_SET, tensor, rows) - rounded @ weights.T)
@@ -138,8 +149,8 @@ def test_results_are_those_of_the_written_contract(weight_type: str, instruction
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 33, inputs)
         rows = random_rows(rng, 6, inputs)
-        values, scales = round_activations(rows, scale_inputs(weight_type))
-        assert_same_bits(gemm(instruction_set, tensor, rows), contract_gemm(decode(tensor), values, scales))
+        expected = contract_gemm(decode(tensor), round_activations(rows))
+        assert_same_bits(gemm(instruction_set, tensor, rows), expected)
 
 
 def test_misfits_are_refused() -> None:

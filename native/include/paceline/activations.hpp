@@ -1,20 +1,52 @@
-// The left side of a GEMM: rows of activations, as floats or rounded to int8 with one scale for 32 or 256 inputs.
+// The left side of a GEMM: rows of activations rounded to 15 bits, in two planes of int8.
 #pragma once
 
 #include <cstdint>
 
 namespace paceline {
 
-// Rounded rows. scale = max|x| / 127 over each run of `scale_inputs` inputs (the last may be shorter), value = round half to
-// even of x / scale. `group_sums` are sums of the rounded values over 16 inputs each: what zero points and minima multiply.
+constexpr int64_t kActivationPlane = 256;                      // values of a plane: one super-block
+constexpr int64_t kActivationSegment = 2 * kActivationPlane;   // bytes of a row in a super-block
+constexpr int64_t kActivationTile = 16;                        // kernels may read whole tiles of rows
+
+// Sums of a row's rounded activations over one super-block: what zero points and minima multiply.
+struct ActivationSums {
+  int16_t sixteens[2][16];  // [plane] of 16 inputs each
+  int16_t groups[2][8];     // [plane] of 32 inputs each
+  int32_t totals[8];        // 128 * high + low, of 32 inputs each
+};
+
+// Rounded rows: x is about scale * (128 * high + low), by the rule in native/quant/layouts.hpp. Everything is ordered by
+// super-block first, so that a pass over many rows reads one super-block's part of all of them at once.
 struct QuantizedRows {
   int64_t inputs = 0;
-  int64_t scale_inputs = 0;  // 32 or 256, as PackedMatrix::activation_scale_inputs asks for
-  int8_t* values = nullptr;  // [rows][inputs]
-  float* scales = nullptr;   // [rows][num_scales]
-  int16_t* group_sums = nullptr;  // [rows][inputs / 16]
+  int64_t row_capacity = 0;        // a multiple of kActivationTile; rows beyond those written may be read, but never count
+  int8_t* planes = nullptr;        // [super-blocks][row_capacity][high, low][256], aligned to 64 bytes
+  float* scales = nullptr;         // [super-blocks][row_capacity]
+  ActivationSums* sums = nullptr;  // [super-blocks][row_capacity]
 
-  int64_t num_scales() const { return (inputs + scale_inputs - 1) / scale_inputs; }
+  int64_t num_super_blocks() const { return (inputs + kActivationPlane - 1) / kActivationPlane; }
 };
+
+inline int64_t activation_row_capacity(int64_t num_rows) {
+  return (num_rows + kActivationTile - 1) / kActivationTile * kActivationTile;
+}
+
+// Memory of one thread for one GEMM call.
+constexpr int64_t kStripBlocks = 8;              // column blocks that are worked on together for many rows
+constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of a super-block of one column block
+
+struct GemmScratch {
+  uint8_t* weights = nullptr;  // kGemmWeightBytes, aligned to 64 bytes
+  float* totals = nullptr;     // [kStripBlocks][row_capacity][16], aligned to 64 bytes
+};
+
+inline int64_t gemm_scratch_bytes(int64_t row_capacity) {
+  return kGemmWeightBytes + kStripBlocks * row_capacity * 16 * static_cast<int64_t>(sizeof(float));
+}
+inline GemmScratch gemm_scratch(void* memory) {
+  auto* bytes = static_cast<uint8_t*>(memory);
+  return {bytes, reinterpret_cast<float*>(bytes + kGemmWeightBytes)};
+}
 
 }  // namespace paceline

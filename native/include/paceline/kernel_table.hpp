@@ -21,7 +21,7 @@ struct KernelTable {
   // out[r * stride + c] = row r times column c, for rows [0, num_rows) and the columns of blocks [block_begin, block_end).
   // A result depends on its row and column alone. Columns at `weights.outputs` and beyond are not written.
   void (*gemm_quantized)(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                         int64_t block_end, float* out, int64_t stride);
+                         int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride);
   // The same for F32, F16 and BF16 weights; `rows`: [num_rows][inputs].
   void (*gemm_float)(const PackedMatrix& weights, const float* rows, int64_t num_rows, int64_t block_begin,
                      int64_t block_end, float* out, int64_t stride);
@@ -50,7 +50,7 @@ struct KernelTable {
                  float* scratch, float* out);
 };
 
-// The table called `name` ("scalar", "avx2", "avx512"), or null where this processor cannot run it.
+// The table called `name` ("scalar", "avx2", "avx512", "amx"), or null where this processor cannot run it.
 const KernelTable* find_kernels(std::string_view name);
 // As find_kernels; throws std::invalid_argument where that gives null.
 const KernelTable& kernels_named(std::string_view name);

@@ -22,14 +22,9 @@ struct PackedMatrix {
   int64_t block_bytes = 0;    // bytes of one column block over all inputs
   AlignedBuffer data;         // [column_blocks][block_bytes]
 
-  // Activations are rounded to int8 for quantized weights and used as floats for float weights.
+  // Activations are rounded to 15 bits for quantized weights and used as floats for float weights.
   bool is_quantized() const {
     return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
-  }
-  // Inputs that share an activation scale: 256 for the types whose own blocks are that long, 32 for the others.
-  int64_t activation_scale_inputs() const {
-    const bool is_k_quant = type >= GgmlType::kQ2_K && type <= GgmlType::kQ6_K;
-    return is_k_quant ? kSuperBlock : kGroup;
   }
   const uint8_t* block(int64_t index) const { return data.as<uint8_t>() + index * block_bytes; }
 };

@@ -4,9 +4,9 @@
 
 namespace paceline::avx2 {
 
-// Two rows' chains of dot products are what sixteen registers hold.
+// Both planes' chains of one row are what sixteen registers hold.
 constexpr int kMaxTileRows = 8;
-constexpr int kInterleavedRows = 2;
+constexpr int kInterleavedRows = 1;
 
 void fill_gemm_kernels(KernelTable& table) {
   table.quantize_row = quantize_row;

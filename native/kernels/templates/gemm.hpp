@@ -11,24 +11,38 @@ inline F32x16 largest_magnitude(const float* source, int64_t count) {
   return largest;
 }
 
+// Rounds `count` (a multiple of 16) values of one super-block into both planes; the rest of the planes becomes zero.
+inline void round_segment(const float* source, int64_t count, float factor, int8_t* planes, ActivationSums& sums) {
+  sums = ActivationSums{};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const I32x16 rounded = round_to_int(multiply(load(source + i), broadcast(factor)));
+    const I32x16 high = shift_right<7>(add_int(rounded, broadcast_int(64)));
+    const I32x16 low = subtract_int(rounded, shift_left<7>(high));
+    store_as_int8(planes + i, high);
+    store_as_int8(planes + kActivationPlane + i, low);
+    const int32_t high_sum = reduce_add_int(high);
+    const int32_t low_sum = reduce_add_int(low);
+    sums.sixteens[0][i / 16] = static_cast<int16_t>(high_sum);
+    sums.sixteens[1][i / 16] = static_cast<int16_t>(low_sum);
+    sums.groups[0][i / 32] = static_cast<int16_t>(sums.groups[0][i / 32] + high_sum);
+    sums.groups[1][i / 32] = static_cast<int16_t>(sums.groups[1][i / 32] + low_sum);
+    sums.totals[i / 32] += 128 * high_sum + low_sum;
+  }
+  std::memset(planes + count, 0, static_cast<size_t>(kActivationPlane - count));
+  std::memset(planes + kActivationPlane + count, 0, static_cast<size_t>(kActivationPlane - count));
+}
+
 inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) {
-  const int64_t inputs = rows.inputs;
-  int8_t* values = rows.values + row * inputs;
-  int16_t* sums = rows.group_sums + row * (inputs / 16);
-  const int64_t num_scales = rows.num_scales();
-  for (int64_t b = 0; b < num_scales; ++b) {
-    const int64_t first = b * rows.scale_inputs;
-    const int64_t last = inputs - first < rows.scale_inputs ? inputs : first + rows.scale_inputs;
-    const float largest = reduce_maximum(largest_magnitude(source + first, last - first));
-    const float inverse = 127.0F / largest;
+  for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
+    const int64_t first = b * kSuperBlock;
+    const int64_t count = rows.inputs - first < kSuperBlock ? rows.inputs - first : kSuperBlock;
+    const int64_t index = b * rows.row_capacity + row;
+    const float largest = reduce_maximum(largest_magnitude(source + first, count));
+    const float inverse = 16256.0F / largest;
     const bool is_zero = inverse > 3.4e38F;  // the division by zero, or nearly zero, gives infinity
-    rows.scales[row * num_scales + b] = is_zero ? 0.0F : largest / 127.0F;
-    const F32x16 factor = broadcast(is_zero ? 0.0F : inverse);
-    for (int64_t i = first; i < last; i += kLanes) {
-      const I32x16 rounded = round_to_int(multiply(load(source + i), factor));
-      store_as_int8(values + i, rounded);
-      sums[i / 16] = static_cast<int16_t>(reduce_add_int(rounded));
-    }
+    rows.scales[index] = is_zero ? 0.0F : largest / 16256.0F;
+    round_segment(source + first, count, is_zero ? 0.0F : inverse, rows.planes + index * kActivationSegment,
+                  rows.sums[index]);
   }
 }
 
@@ -58,18 +72,79 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
   return static_cast<int>(remaining < kColumnBlock ? remaining : kColumnBlock);
 }
 
+// Few rows: a column block after the other, its weights unpacked into registers.
+template <GgmlType type, int kMaxRows, int kChains>
+void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+                   int64_t block_end, float* out, int64_t stride) {
+  for (int64_t index = block_begin; index < block_end; ++index) {
+    for_each_row_tile<kMaxRows>(num_rows, [&]<int kRows>(int64_t first) {
+      quantized_tile<type, kRows, kChains>(weights.block(index), rows, first, columns_of_block(weights, index),
+                                           out + first * stride + index * kColumnBlock, stride);
+    });
+  }
+}
+
+// Many rows: strips of `strip_blocks` column blocks, super-blocks outermost, so that the rows' part of one super-block stays in
+// cache for the whole strip. add_block(index, super_block, totals) adds a super-block of a column block to totals
+// [row_capacity][16]; `all_totals` has room for a strip of those.
+template <class AddBlock>
+void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+                 int64_t block_end, int64_t strip_blocks, float* all_totals, float* out, int64_t stride,
+                 AddBlock add_block) {
+  const int64_t block_totals = rows.row_capacity * kColumnBlock;
+  for (int64_t first = block_begin; first < block_end; first += strip_blocks) {
+    const int64_t last = block_end - first < strip_blocks ? block_end : first + strip_blocks;
+    std::memset(all_totals, 0, static_cast<size_t>((last - first) * block_totals) * sizeof(float));
+    for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
+      for (int64_t index = first; index < last; ++index) add_block(index, b, all_totals + (index - first) * block_totals);
+    }
+    for (int64_t index = first; index < last; ++index) {
+      const float* totals = all_totals + (index - first) * block_totals;
+      const int columns = columns_of_block(weights, index);
+      for (int64_t row = 0; row < num_rows; ++row) {
+        store_partial(out + row * stride + index * kColumnBlock, load(totals + row * kColumnBlock), columns);
+      }
+    }
+  }
+}
+
+// Where super-block `super_block` of a column block begins, and its scales.
+template <GgmlType type>
+struct SuperBlock {
+  const uint8_t* integers;
+  int groups;
+  const uint8_t* scales;
+
+  SuperBlock(const PackedMatrix& weights, int64_t index, int64_t super_block)
+      : integers(weights.block(index) + super_block * (kSuperBlock / kGroup) * Layout<type>::kGroupBytes),
+        groups(groups_of<type>(weights.inputs, super_block)),
+        scales(integers + groups * Layout<type>::kIntegerBytes) {}
+};
+
+template <GgmlType type, int kTileRows, int kChains>
+void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+                    int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
+  static_assert(kActivationTile % kTileRows == 0);
+  walk_strips(weights, rows, num_rows, block_begin, block_end, kStripBlocks, scratch.totals, out, stride,
+              [&](int64_t index, int64_t b, float* totals) {
+                const SuperBlock<type> block(weights, index, b);
+                unpack_super_block<type>(block.integers, block.groups, scratch.weights);
+                for (int64_t row = 0; row < num_rows; row += kTileRows) {
+                  unpacked_tile<type, kTileRows, kChains>(scratch.weights, block.scales, block.groups,
+                                                          TileRows(rows, b, row), totals + row * kColumnBlock);
+                }
+              });
+}
+
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                    int64_t block_end, float* out, int64_t stride) {
-  const int64_t num_scales = rows.num_scales();
+                    int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
+  constexpr int64_t kManyRows = 32;
   visit_quantized(weights.type, [&]<GgmlType type>() {
-    for (int64_t index = block_begin; index < block_end; ++index) {
-      for_each_row_tile<kMaxRows>(num_rows, [&]<int kRows>(int64_t first) {
-        const RowSlice slice{rows.values + first * rows.inputs, rows.scales + first * num_scales,
-                             rows.group_sums + first * (rows.inputs / 16), rows.inputs, num_scales};
-        quantized_tile<type, kRows, kChains>(weights.block(index), slice, columns_of_block(weights, index),
-                                             out + first * stride + index * kColumnBlock, stride);
-      });
+    if (num_rows < kManyRows) {
+      gemm_few_rows<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, out, stride);
+    } else {
+      gemm_many_rows<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
     }
   });
 }

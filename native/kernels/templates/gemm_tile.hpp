@@ -1,4 +1,4 @@
-// The row loop of GEMM: one block of 16 columns times a tile of rows, weights unpacked once for all of its rows.
+// The row loop of GEMM: a super-block of 16 columns times a tile of rows, weights unpacked once for all of its rows.
 //
 // The arithmetic is fixed by native/quant/layouts.hpp; tiles of any size give a row the same bits.
 #pragma once
@@ -15,190 +15,285 @@
 
 namespace paceline::PACELINE_ISA {
 
-// Consecutive rows of rounded activations; each pointer is at the first of them.
-struct RowSlice {
-  const int8_t* values;
-  const float* scales;
-  const int16_t* sums;
-  int64_t inputs;
-  int64_t num_scales;
-};
-
 constexpr int64_t kPrefetchBytes = 6144;  // how far ahead of the unpacked group weights are asked for
 
-template <GgmlType type>
-struct TileTraits {
-  using Numbers = Layout<type>;
-  static constexpr int kScalesPerGroup = 32 / Numbers::kScaleInputs;
-  static constexpr bool kHasFloatMinima = Numbers::kScales == ScaleKind::kHalfWithMinimum;
-  static constexpr bool kHasIntegerMinima =
-      Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
-  // One activation scale a group, instead of one a super-block.
-  static constexpr bool kHasGroupScales = kHasFloatMinima || Numbers::kScales == ScaleKind::kHalf;
-  // Types with blocks of 256 have no ragged super-blocks.
-  static constexpr bool kIsWhole = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
-  // What dot products must be corrected by: the zero point, unless dot_pair removes it.
-  static constexpr int kZeroPoint = Numbers::kWeightBits == 8 && kCentersEightBits ? 0 : Numbers::kZeroPoint;
-};
-
-// What depends on the sums of a row's activations alone, for one row and super-block; filled where the type needs it.
-template <GgmlType type>
-struct RowSums {
-  using Traits = TileTraits<type>;
-  int32_t starts[Traits::kZeroPoint != 0 ? 8 * Traits::kScalesPerGroup : 1];  // -zero point * sum: where dot products start
-  float sums[Traits::kHasFloatMinima ? 8 : 1];                                // of 32 inputs, times their scale
-  int16_t small_sums[Traits::kHasIntegerMinima ? 16 : 1];                     // of 16 inputs
-
-  // `scales`: of the groups, where each has its own.
-  void read(const int16_t* source, const float* scales, int groups) {
-    if constexpr (Traits::kZeroPoint != 0 && Traits::kScalesPerGroup == 1) {
-      for (int g = 0; g < groups; ++g) starts[g] = -Traits::kZeroPoint * (source[2 * g] + source[2 * g + 1]);
-    } else if constexpr (Traits::kZeroPoint != 0) {
-      for (int g = 0; g < 2 * groups; ++g) starts[g] = -Traits::kZeroPoint * source[g];
-    }
-    if constexpr (!Traits::kHasFloatMinima) static_cast<void>(scales);
-    if constexpr (Traits::kHasFloatMinima) {
-      for (int g = 0; g < groups; ++g) sums[g] = static_cast<float>(source[2 * g] + source[2 * g + 1]) * scales[g];
-    }
-    if constexpr (Traits::kHasIntegerMinima) std::memcpy(small_sums, source, sizeof(small_sums));
-  }
-};
-
-// What the row loop reads of a tile's rows, at one super-block.
-template <GgmlType type, int kRows>
+// Consecutive rows of activations at one super-block.
 struct TileRows {
-  const int8_t* values;  // row r is at values + r * inputs
-  int64_t inputs;
-  const float* scales;  // row r's first scale here is at scales + r * num_scales
-  int64_t num_scales;
-  RowSums<type> row_sums[kRows];
+  const int8_t* planes;  // [rows][high, low][256]
+  const float* scales;
+  const ActivationSums* sums;
 
-  inline __attribute__((always_inline)) TileRows(const RowSlice& slice, int64_t super_block, int groups)
-      : values(slice.values + super_block * kSuperBlock),
-        inputs(slice.inputs),
-        scales(slice.scales + super_block * (TileTraits<type>::kHasGroupScales ? kSuperBlock / kGroup : 1)),
-        num_scales(slice.num_scales) {
-    const int16_t* sums = slice.sums + super_block * (kSuperBlock / 16);
-    for (int row = 0; row < kRows; ++row) {
-      row_sums[row].read(sums + row * (inputs / 16), scales + row * num_scales, groups);
-    }
+  TileRows(const QuantizedRows& rows, int64_t super_block, int64_t first_row) {
+    const int64_t index = super_block * rows.row_capacity + first_row;
+    planes = rows.planes + index * kActivationSegment;
+    scales = rows.scales + index;
+    sums = rows.sums + index;
   }
-
-  F32x16 scale(int row, int index) const { return broadcast(scales[row * num_scales + index]); }
 };
 
-// Adds group `group` to rows [kFirst, kRows). kChains rows are interleaved, since one row's chain of dot products is bound by
-// the instruction's latency.
-template <GgmlType type, int kChains, int kFirst, int kRows, class Scales>
-inline __attribute__((always_inline)) void add_group(const TileRows<type, kRows>& rows, const GroupWeights& weights,
-                                                     const Scales& reader, int group, F32x16 (&partial)[kRows]) {
-  using Traits = TileTraits<type>;
-  constexpr int kScalesPerGroup = Traits::kScalesPerGroup;
-  constexpr int kRegisters = kGroupRegisters / kScalesPerGroup;
-  constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  const int8_t* values = rows.values + kFirst * rows.inputs + group * kGroup;
-  PACELINE_UNROLL
-  for (int s = 0; s < kScalesPerGroup; ++s) {
-    const int run = kScalesPerGroup * group + s;
-    I32x16 dots[kCount];
-    PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      dots[j] = Traits::kZeroPoint == 0 ? zero_int() : broadcast_int(rows.row_sums[kFirst + j].starts[run]);
-    }
-    PACELINE_UNROLL
-    for (int i = s * kRegisters; i < (s + 1) * kRegisters; i += 2) {
-      PACELINE_UNROLL
-      for (int j = 0; j < kCount; ++j) {
-        dots[j] = dot_pair<Layout<type>::kWeightBits>(dots[j], weights.registers[i], weights.registers[i + 1],
-                                                      values + j * rows.inputs + 4 * i);
-      }
-    }
-    const F32x16 scale = reader.scale(run);
-    PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      F32x16& sum = partial[kFirst + j];
-      if constexpr (Traits::kHasGroupScales) {
-        sum = fma(multiply(to_float(dots[j]), scale), rows.scale(kFirst + j, group), sum);
-      } else {
-        sum = fma(to_float(dots[j]), scale, sum);
-      }
-    }
-  }
-  if constexpr (Traits::kHasFloatMinima) {
-    const F32x16 minimum = reader.minimum(group);
-    PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      partial[kFirst + j] = fma(broadcast(rows.row_sums[kFirst + j].sums[group]), minimum, partial[kFirst + j]);
-    }
-  }
-  if constexpr (kFirst + kChains < kRows) {
-    add_group<type, kChains, kFirst + kChains>(rows, weights, reader, group, partial);
-  }
-}
-
-// Subtracts the integer minima of a super-block from rows [kFirst, kRows), one integer dot product a row.
-template <GgmlType type, int kChains, int kFirst, int kRows, class Scales>
-inline __attribute__((always_inline)) void subtract_minima(const TileRows<type, kRows>& rows, const Scales& reader,
-                                                           F32x16 (&partial)[kRows]) {
-  constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  I32x16 dots[kCount];
-  PACELINE_UNROLL
-  for (int j = 0; j < kCount; ++j) dots[j] = zero_int();
-  PACELINE_UNROLL
-  for (int group = 0; group < 8; ++group) {
-    const I32x16 pairs = reader.minimum_pairs(group);
-    PACELINE_UNROLL
-    for (int j = 0; j < kCount; ++j) dots[j] = pair_dot(dots[j], pairs, rows.row_sums[kFirst + j].small_sums + 2 * group);
-  }
-  const F32x16 scale = reader.minimum_scale();
-  PACELINE_UNROLL
-  for (int j = 0; j < kCount; ++j) partial[kFirst + j] = negated_fma(to_float(dots[j]), scale, partial[kFirst + j]);
-  if constexpr (kFirst + kChains < kRows) subtract_minima<type, kChains, kFirst + kChains>(rows, reader, partial);
-}
-
-// Adds to `partial` the super-block of weights at `block`, which has `groups` groups of 32.
-template <GgmlType type, int kChains, int kRows>
-inline __attribute__((always_inline)) void sum_super_block(const TileRows<type, kRows>& rows, const uint8_t* block,
-                                                           int groups, F32x16 (&partial)[kRows]) {
-  using Numbers = Layout<type>;
-  const ScaleReader<Numbers::kScales> reader(block + groups * Numbers::kIntegerBytes, groups);
-  for (int group = 0; group < groups; ++group) {
+// Where the row loop gets weights from: packed, or unpacked before by unpack_super_block.
+template <GgmlType type>
+struct PackedGroups {
+  const uint8_t* block;
+  inline __attribute__((always_inline)) GroupWeights operator()(int group) const {
+    using Numbers = Layout<type>;
     for (int line = 0; line < Numbers::kGroupBytes; line += kRegisterBytes) {
       __builtin_prefetch(block + group * Numbers::kGroupBytes + line + kPrefetchBytes);
     }
-    const GroupWeights weights = unpack_group<type>(block + group * Numbers::kIntegerBytes);
-    add_group<type, kChains, 0>(rows, weights, reader, group, partial);
+    return unpack_group<type>(block + group * Numbers::kIntegerBytes);
   }
-  if constexpr (TileTraits<type>::kHasIntegerMinima) subtract_minima<type, kChains, 0>(rows, reader, partial);
+};
+struct UnpackedGroups {
+  const uint8_t* registers;
+  inline __attribute__((always_inline)) GroupWeights operator()(int group) const {
+    GroupWeights weights;
+    const uint8_t* source = registers + group * kGroupRegisters * kRegisterBytes;
+    for (int i = 0; i < kGroupRegisters; ++i) weights.registers[i] = load_bytes(source + i * kRegisterBytes);
+    return weights;
+  }
+};
+
+constexpr int64_t kUnpackedBytes = kColumnBlock * kSuperBlock;
+
+template <GgmlType type>
+inline void unpack_super_block(const uint8_t* block, int groups, uint8_t* registers) {
+  const PackedGroups<type> source{block};
+  for (int group = 0; group < groups; ++group) {
+    const GroupWeights weights = source(group);
+    for (int i = 0; i < kGroupRegisters; ++i) {
+      store_bytes(registers + (group * kGroupRegisters + i) * kRegisterBytes, weights.registers[i]);
+    }
+  }
 }
 
-// out[row * stride + column] for `columns` columns of the block at `block` and kRows rows.
+// Dot products of kRegisters registers of weights with both planes of kCount rows, interleaved because one chain of them is
+// bound by the instruction's latency; calls finish(row, plane, dots) once or more for each, as often as Dots run full.
+template <int kBits, int kRegisters, int kCount, class Finish>
+inline __attribute__((always_inline)) void multiply_registers(const int8_t* planes, const U8x64* weights, Finish finish) {
+  constexpr int kPiece = kDotRegisters<kBits> < kRegisters ? kDotRegisters<kBits> : kRegisters;
+  PACELINE_UNROLL
+  for (int piece = 0; piece < kRegisters; piece += kPiece) {
+    Dots dots[kCount][2];
+    PACELINE_UNROLL
+    for (int row = 0; row < kCount; ++row) dots[row][0] = dots[row][1] = begin_dots();
+    PACELINE_UNROLL
+    for (int i = piece; i < piece + kPiece; ++i) {
+      PACELINE_UNROLL
+      for (int row = 0; row < kCount; ++row) {
+        const int8_t* values = planes + row * kActivationSegment + 4 * i;
+        dots[row][0] = add_dots<kBits>(dots[row][0], weights[i], values);
+        dots[row][1] = add_dots<kBits>(dots[row][1], weights[i], values + kActivationPlane);
+      }
+    }
+    PACELINE_UNROLL
+    for (int row = 0; row < kCount; ++row) {
+      finish(row, 0, dots[row][0]);
+      finish(row, 1, dots[row][1]);
+    }
+  }
+}
+
+// Scales of 256 inputs -----------------------------------------------------------------------------------------------------
+
+// Sums over runs, of a run's integer (one of 16 columns) times the sum of a row's activations over the run, exact.
+template <GgmlType type>
+struct RunPairs {
+  static constexpr int kCount = 4 * LayoutTraits<type>::kRunsPerGroup;  // pairs of runs in a super-block
+  I32x16 pairs[kCount];
+
+  template <class Integers>
+  explicit inline __attribute__((always_inline)) RunPairs(Integers integer_of_run) {
+    PACELINE_UNROLL
+    for (int i = 0; i < kCount; ++i) pairs[i] = make_pairs(integer_of_run(2 * i), integer_of_run(2 * i + 1));
+  }
+
+  inline __attribute__((always_inline)) I32x16 times_sums(const ActivationSums& sums, int plane) const {
+    const int16_t* values = LayoutTraits<type>::kRunsPerGroup == 1 ? sums.groups[plane] : sums.sixteens[plane];
+    I32x16 sum = zero_int();
+    PACELINE_UNROLL
+    for (int i = 0; i < kCount; ++i) sum = pair_dot(sum, pairs[i], values + 2 * i);
+    return sum;
+  }
+};
+
+// What turns the integer sums of a super-block into floats; `is_centred`: whether the zero point was taken off already.
+template <GgmlType type, bool is_centred>
+struct BlockFinish {
+  using Traits = LayoutTraits<type>;
+  using Reader = ScaleReader<Layout<type>::kScales>;
+  static constexpr bool kNeedsZeroPoint = !is_centred && Layout<type>::kZeroPoint != 0;
+  static constexpr bool kNeedsPairs = Traits::kHasIntegerMinima || kNeedsZeroPoint;
+
+  F32x16 scale;
+  F32x16 minimum_scale;
+  RunPairs<type> pairs;  // of minima or of scales
+
+  explicit inline __attribute__((always_inline)) BlockFinish(const Reader& reader)
+      : scale(reader.block_scale()), minimum_scale(zero()), pairs([&](int run) {
+          if constexpr (Traits::kHasIntegerMinima) return reader.integer_minimum(run);
+          if constexpr (!Traits::kHasIntegerMinima) return reader.integer_scale(run);
+        }) {
+    if constexpr (Traits::kHasIntegerMinima) minimum_scale = reader.minimum_scale();
+  }
+
+  // total + the super-block's part of the result
+  inline __attribute__((always_inline)) F32x16 add(F32x16 total, I32x16 high, I32x16 low, const ActivationSums& sums,
+                                                   float activation_scale) const {
+    if constexpr (kNeedsZeroPoint) {
+      constexpr int kShift = Layout<type>::kZeroPoint == 32 ? 5 : 2;
+      static_assert(Layout<type>::kZeroPoint == 1 << kShift);
+      high = subtract_int(high, shift_left<kShift>(pairs.times_sums(sums, 0)));
+      low = subtract_int(low, shift_left<kShift>(pairs.times_sums(sums, 1)));
+    }
+    F32x16 partial = multiply(fma(to_float(high), broadcast(128.0F), to_float(low)), scale);
+    if constexpr (Traits::kHasIntegerMinima) {
+      const I32x16 minima = add_int(shift_left<7>(pairs.times_sums(sums, 0)), pairs.times_sums(sums, 1));
+      partial = negated_fma(to_float(minima), minimum_scale, partial);
+    }
+    return fma(partial, broadcast(activation_scale), total);
+  }
+};
+
+// Adds one run of both planes to `sums`, [kRows][high, low].
+template <GgmlType type, int kChains, int kRows, int kFirst = 0>
+inline __attribute__((always_inline)) void add_run(const int8_t* planes, const U8x64* weights, Factors factors,
+                                                   I32x16 (&sums)[kRows][2]) {
+  constexpr int kRegisters = kGroupRegisters / LayoutTraits<type>::kRunsPerGroup;
+  constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
+  multiply_registers<Layout<type>::kWeightBits, kRegisters, kCount>(
+      planes + kFirst * kActivationSegment, weights, [&](int row, int plane, Dots dots) {
+        I32x16& sum = sums[kFirst + row][plane];
+        sum = finish_dots(sum, dots, factors);
+      });
+  if constexpr (kFirst + kChains < kRows) add_run<type, kChains, kRows, kFirst + kChains>(planes, weights, factors, sums);
+}
+
+// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's.
+template <GgmlType type, int kChains, int kRows, class Source>
+inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const Source& source,
+                                                           const uint8_t* scales, F32x16 (&total)[kRows]) {
+  constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
+  const ScaleReader<Layout<type>::kScales> reader(scales, 8);
+  I32x16 sums[kRows][2];
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) sums[row][0] = sums[row][1] = zero_int();
+  for (int group = 0; group < 8; ++group) {
+    const GroupWeights weights = source(group);
+    PACELINE_UNROLL
+    for (int run = 0; run < kRuns; ++run) {
+      const int8_t* planes = rows.planes + group * kGroup + run * (kGroup / kRuns);
+      const Factors factors = make_factors(reader.integer_scale(kRuns * group + run));
+      add_run<type, kChains>(planes, weights.registers + run * (kGroupRegisters / kRuns), factors, sums);
+    }
+  }
+  const BlockFinish<type, false> finish(reader);
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    total[row] = finish.add(total[row], sums[row][0], sums[row][1], rows.sums[row], rows.scales[row]);
+  }
+}
+
+// Scales of 32 inputs ------------------------------------------------------------------------------------------------------
+
+// Adds group `group` to `partial`.
+template <GgmlType type, int kChains, int kRows, int kFirst = 0>
+inline __attribute__((always_inline)) void add_group(const TileRows& rows, const GroupWeights& weights,
+                                                     const ScaleReader<Layout<type>::kScales>& reader, int group,
+                                                     F32x16 (&partial)[kRows]) {
+  constexpr int kBits = Layout<type>::kWeightBits;
+  constexpr int kZeroPoint = kBits == 8 && kCentersEightBits ? 0 : Layout<type>::kZeroPoint;
+  constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
+  const int8_t* planes = rows.planes + kFirst * kActivationSegment + group * kGroup;
+  I32x16 sums[kCount][2];
+  PACELINE_UNROLL
+  for (int j = 0; j < kCount; ++j) sums[j][0] = sums[j][1] = zero_int();
+  multiply_registers<kBits, kGroupRegisters, kCount>(planes, weights.registers, [&](int row, int plane, Dots dots) {
+    sums[row][plane] = finish_dots(sums[row][plane], dots);
+  });
+  const F32x16 scale = reader.scale(group);
+  PACELINE_UNROLL
+  for (int j = 0; j < kCount; ++j) {
+    const int32_t activations = rows.sums[kFirst + j].totals[group];
+    I32x16 dot = add_int(shift_left<7>(sums[j][0]), sums[j][1]);
+    if constexpr (kZeroPoint != 0) dot = subtract_int(dot, broadcast_int(kZeroPoint * activations));
+    F32x16& sum = partial[kFirst + j];
+    sum = fma(to_float(dot), scale, sum);
+    if constexpr (LayoutTraits<type>::kHasFloatMinima) {
+      sum = fma(to_float(broadcast_int(activations)), reader.minimum(group), sum);
+    }
+  }
+  if constexpr (kFirst + kChains < kRows) {
+    add_group<type, kChains, kRows, kFirst + kChains>(rows, weights, reader, group, partial);
+  }
+}
+
+// Adds a super-block of `groups` groups to `total`, for types with a half scale a group.
+template <GgmlType type, int kChains, int kRows, class Source>
+inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const Source& source,
+                                                            const uint8_t* scales, int groups,
+                                                            F32x16 (&total)[kRows]) {
+  const ScaleReader<Layout<type>::kScales> reader(scales, groups);
+  F32x16 partial[kRows];
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) partial[row] = zero();
+  for (int group = 0; group < groups; ++group) {
+    add_group<type, kChains>(rows, source(group), reader, group, partial);
+  }
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) total[row] = fma(partial[row], broadcast(rows.scales[row]), total[row]);
+}
+
+// Both ---------------------------------------------------------------------------------------------------------------------
+
+template <GgmlType type, int kChains, int kRows, class Source>
+inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const Source& source,
+                                                           const uint8_t* scales, int groups,
+                                                           F32x16 (&total)[kRows]) {
+  if constexpr (LayoutTraits<type>::kHasIntegerScales) {
+    add_whole_block<type, kChains>(rows, source, scales, total);
+  } else {
+    add_ragged_block<type, kChains>(rows, source, scales, groups, total);
+  }
+}
+
+// Groups of 32 inputs in a super-block.
+template <GgmlType type>
+inline int groups_of(int64_t inputs, int64_t super_block) {
+  const int64_t remaining = inputs - super_block * kSuperBlock;
+  const bool is_whole = LayoutTraits<type>::kHasIntegerScales || remaining >= kSuperBlock;
+  return static_cast<int>((is_whole ? kSuperBlock : remaining) / kGroup);
+}
+
+// out[row * stride + column] for `columns` columns of the block at `block` and kRows rows from first_row on.
 template <GgmlType type, int kRows, int kChains>
-[[gnu::noinline]] void quantized_tile(const uint8_t* block, const RowSlice& rows, int columns, float* out,
-                                      int64_t stride) {
+[[gnu::noinline]] void quantized_tile(const uint8_t* block, const QuantizedRows& rows, int64_t first_row, int columns,
+                                      float* out, int64_t stride) {
   F32x16 total[kRows];
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) total[row] = zero();
-  for (int64_t b = 0; b * kSuperBlock < rows.inputs; ++b) {
-    const int64_t remaining = rows.inputs - b * kSuperBlock;
-    const bool is_whole = TileTraits<type>::kIsWhole || remaining >= kSuperBlock;
-    const int groups = static_cast<int>((is_whole ? kSuperBlock : remaining) / kGroup);
-    const TileRows<type, kRows> tile(rows, b, groups);
-    if constexpr (TileTraits<type>::kHasGroupScales) {
-      sum_super_block<type, kChains>(tile, block, groups, total);
-    } else {
-      F32x16 partial[kRows];
-      PACELINE_UNROLL
-      for (int row = 0; row < kRows; ++row) partial[row] = zero();
-      sum_super_block<type, kChains>(tile, block, groups, partial);
-      PACELINE_UNROLL
-      for (int row = 0; row < kRows; ++row) total[row] = fma(partial[row], tile.scale(row, 0), total[row]);
-    }
+  for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
+    const int groups = groups_of<type>(rows.inputs, b);
+    const uint8_t* scales = block + groups * Layout<type>::kIntegerBytes;
+    add_super_block<type, kChains>(TileRows(rows, b, first_row), PackedGroups<type>{block}, scales, groups, total);
     block += groups * Layout<type>::kGroupBytes;
   }
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) store_partial(out + row * stride, total[row], columns);
 }
+
+// Adds one super-block, unpacked at `registers`, to totals [kRows][16].
+template <GgmlType type, int kRows, int kChains>
+[[gnu::noinline]] void unpacked_tile(const uint8_t* registers, const uint8_t* scales, int groups, const TileRows& rows,
+                                     float* totals) {
+  F32x16 total[kRows];
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) total[row] = load(totals + row * kColumnBlock);
+  add_super_block<type, kChains>(rows, UnpackedGroups{registers}, scales, groups, total);
+  PACELINE_UNROLL
+  for (int row = 0; row < kRows; ++row) store(totals + row * kColumnBlock, total[row]);
+}
+
+// Float weights --------------------------------------------------------------------------------------------------------------
 
 struct FloatElement {
   static constexpr int kBytes = 4;

@@ -1,6 +1,6 @@
 // Reads packed weights (native/quant/layouts.hpp) into registers: integers of a group, scales of a super-block.
 //
-// A layout is nothing more than these two to the row loop in gemm_tile.hpp.
+// A layout is nothing more than these two to the row loops in gemm_tile.hpp.
 #pragma once
 
 #include "paceline/packed_matrix.hpp"
@@ -70,7 +70,19 @@ inline GroupWeights unpack_group(const uint8_t* group) {
   return weights;
 }
 
-// Scales of one super-block with `groups` groups of 32; scale(i) is that of the i-th run of kScaleInputs inputs.
+template <GgmlType type>
+struct LayoutTraits {
+  using Numbers = Layout<type>;
+  static constexpr bool kHasFloatMinima = Numbers::kScales == ScaleKind::kHalfWithMinimum;
+  static constexpr bool kHasIntegerMinima =
+      Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
+  // Types with blocks of 256, which have no ragged super-blocks.
+  static constexpr bool kHasIntegerScales = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
+  static constexpr int kRunsPerGroup = 32 / Numbers::kScaleInputs;
+};
+
+// Scales of one super-block with `groups` groups of 32. Where scales are integers, integer_scale(i) is that of the i-th run of
+// kScaleInputs inputs; else scale(i) is that of the i-th group.
 template <ScaleKind kind>
 struct ScaleReader;
 
@@ -94,40 +106,32 @@ struct ScaleReader<ScaleKind::kHalfWithMinimum> {
 template <>
 struct ScaleReader<ScaleKind::kSignedByte> {
   const uint8_t* scales;
-  F32x16 d;
-  ScaleReader(const uint8_t* source, int)
-      : scales(source), d(load_half(reinterpret_cast<const uint16_t*>(source + 16 * kColumnBlock))) {}
-  F32x16 scale(int group) const { return multiply(d, to_float(load_signed_bytes(scales + kColumnBlock * group))); }
+  ScaleReader(const uint8_t* source, int) : scales(source) {}
+  I32x16 integer_scale(int run) const { return load_signed_bytes(scales + kColumnBlock * run); }
+  F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
 };
 
-// minimum_pairs(i) are the integer minima of inputs [32i, 32i + 16) and [32i + 16, 32i + 32).
 template <>
 struct ScaleReader<ScaleKind::kByteWithMinimum> {
   const uint8_t* scales;
-  F32x16 d;
-  ScaleReader(const uint8_t* source, int)
-      : scales(source), d(load_half(reinterpret_cast<const uint16_t*>(source + 16 * kColumnBlock))) {}
-  F32x16 scale(int group) const { return multiply(d, to_float(load_unsigned_bytes(scales + kColumnBlock * group))); }
-  I32x16 minimum_pairs(int group) const {
-    const I32x16 minima = load_unsigned_bytes(scales + kColumnBlock * (8 + group));
-    return make_pairs(minima, minima);
-  }
+  ScaleReader(const uint8_t* source, int) : scales(source) {}
+  I32x16 integer_scale(int run) const { return load_unsigned_bytes(scales + kColumnBlock * run); }
+  I32x16 integer_minimum(int run) const { return load_unsigned_bytes(scales + kColumnBlock * (8 + run)); }
+  F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
   F32x16 minimum_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 18 * kColumnBlock)); }
 };
 
 template <>
 struct ScaleReader<ScaleKind::kNibbleWithMinimum> {
   const uint8_t* scales;
-  F32x16 d;
-  ScaleReader(const uint8_t* source, int)
-      : scales(source), d(load_half(reinterpret_cast<const uint16_t*>(source + 16 * kColumnBlock))) {}
-  F32x16 scale(int group) const {
-    return multiply(d, to_float(extract_bits<0, 15>(load_unsigned_bytes(scales + kColumnBlock * group))));
+  ScaleReader(const uint8_t* source, int) : scales(source) {}
+  I32x16 integer_scale(int run) const {
+    return extract_bits<0, 15>(load_unsigned_bytes(scales + kColumnBlock * run));
   }
-  I32x16 minimum_pairs(int group) const {
-    return make_pairs(extract_bits<4, 15>(load_unsigned_bytes(scales + kColumnBlock * (2 * group))),
-                      extract_bits<4, 15>(load_unsigned_bytes(scales + kColumnBlock * (2 * group + 1))));
+  I32x16 integer_minimum(int run) const {
+    return extract_bits<4, 15>(load_unsigned_bytes(scales + kColumnBlock * run));
   }
+  F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
   F32x16 minimum_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 18 * kColumnBlock)); }
 };
 

@@ -107,6 +107,18 @@ inline int32_t reduce_add_int(I32x16 x) {
   const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
+inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+inline I32x16 subtract_int(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
+}
+template <int kShift>
+inline I32x16 shift_left(I32x16 x) {
+  return {_mm256_slli_epi32(x.low, kShift), _mm256_slli_epi32(x.high, kShift)};
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 x) {
+  return {_mm256_srai_epi32(x.low, kShift), _mm256_srai_epi32(x.high, kShift)};
+}
 inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   const __m256i low = _mm256_add_epi32(_mm256_castps_si256(x.low), _mm256_slli_epi32(n.low, 23));
   const __m256i high = _mm256_add_epi32(_mm256_castps_si256(x.high), _mm256_slli_epi32(n.high, 23));
@@ -119,6 +131,11 @@ constexpr bool kCentersEightBits = true;
 inline U8x64 load_bytes(const uint8_t* source) {
   const auto* halves = reinterpret_cast<const __m256i*>(source);
   return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+inline void store_bytes(uint8_t* target, U8x64 x) {
+  auto* halves = reinterpret_cast<__m256i*>(target);
+  _mm256_storeu_si256(halves, x.low);
+  _mm256_storeu_si256(halves + 1, x.high);
 }
 template <int kShift>
 inline __m256i shift_words(__m256i x) {
@@ -143,30 +160,41 @@ inline __m256i broadcast_four_bytes(const void* source) {
   std::memcpy(&four, source, sizeof(four));
   return _mm256_set1_epi32(four);
 }
-// Weights of up to six bits: the sums of four products fit 16 bits (4 * 63 * 127 = 32004).
-inline __m256i dot_pair_narrow(__m256i sum, __m256i first, __m256i second, __m256i first_four, __m256i second_four) {
-  const __m256i words =
-      _mm256_add_epi16(_mm256_maddubs_epi16(first, first_four), _mm256_maddubs_epi16(second, second_four));
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
-}
+// Two sums of 16 bits a column; a product of two is at most 2 * (2^bits - 1) * 127, which limits kDotRegisters.
+struct Dots {
+  __m256i low, high;
+};
+template <int kBits>
+constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+inline Dots begin_dots() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 // Weights of eight bits, less 128: their sign moves to the activations, so that maddubs cannot saturate (2 * 128 * 127).
-inline __m256i dot_wide(__m256i sum, __m256i weights, __m256i four) {
+inline __m256i multiply_centred(__m256i weights, __m256i four) {
   const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
-  const __m256i words = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four, centred));
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four, centred));
 }
 template <int kBits>
-inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
-  const __m256i first_four = broadcast_four_bytes(activations);
-  const __m256i second_four = broadcast_four_bytes(activations + 4);
+inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
+  const __m256i four = broadcast_four_bytes(activations);
   if constexpr (kBits == 8) {
-    return {dot_wide(dot_wide(sum.low, first.low, first_four), second.low, second_four),
-            dot_wide(dot_wide(sum.high, first.high, first_four), second.high, second_four)};
+    return {_mm256_add_epi16(dots.low, multiply_centred(weights.low, four)),
+            _mm256_add_epi16(dots.high, multiply_centred(weights.high, four))};
   } else {
     static_assert(kBits <= 6);
-    return {dot_pair_narrow(sum.low, first.low, second.low, first_four, second_four),
-            dot_pair_narrow(sum.high, first.high, second.high, first_four, second_four)};
+    return {_mm256_add_epi16(dots.low, _mm256_maddubs_epi16(weights.low, four)),
+            _mm256_add_epi16(dots.high, _mm256_maddubs_epi16(weights.high, four))};
   }
+}
+// Each scale twice, for both of a column's sums.
+struct Factors {
+  __m256i low, high;
+};
+inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
+  return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(dots.low, factors.low)),
+          _mm256_add_epi32(sum.high, _mm256_madd_epi16(dots.high, factors.high))};
+}
+inline I32x16 finish_dots(I32x16 sum, Dots dots) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return finish_dots(sum, dots, {one, one});
 }
 inline I32x16 load_unsigned_bytes(const uint8_t* source) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
@@ -183,8 +211,12 @@ inline I32x16 extract_bits(I32x16 x) {
           _mm256_and_si256(_mm256_srli_epi32(x.high, kShift), mask)};
 }
 inline I32x16 make_pairs(I32x16 first, I32x16 second) {
-  return {_mm256_or_si256(first.low, _mm256_slli_epi32(second.low, 16)),
-          _mm256_or_si256(first.high, _mm256_slli_epi32(second.high, 16))};
+  return {_mm256_blend_epi16(first.low, _mm256_slli_epi32(second.low, 16), 0xaa),
+          _mm256_blend_epi16(first.high, _mm256_slli_epi32(second.high, 16), 0xaa)};
+}
+inline Factors make_factors(I32x16 scales) {
+  const I32x16 pairs = make_pairs(scales, scales);
+  return {pairs.low, pairs.high};
 }
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   const __m256i two = broadcast_four_bytes(values);

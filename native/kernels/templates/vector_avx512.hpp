@@ -75,6 +75,16 @@ inline void store_as_int8(int8_t* target, I32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(target), _mm512_cvtepi32_epi8(x.value));
 }
 inline int32_t reduce_add_int(I32x16 x) { return _mm512_reduce_add_epi32(x.value); }
+inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.value, b.value)}; }
+inline I32x16 subtract_int(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.value, b.value)}; }
+template <int kShift>
+inline I32x16 shift_left(I32x16 x) {
+  return {_mm512_slli_epi32(x.value, kShift)};
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 x) {
+  return {_mm512_srai_epi32(x.value, kShift)};
+}
 inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.value), _mm512_slli_epi32(n.value, 23)))};
 }
@@ -83,6 +93,7 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
 constexpr bool kCentersEightBits = false;
 
 inline U8x64 load_bytes(const uint8_t* source) { return {_mm512_loadu_si512(source)}; }
+inline void store_bytes(uint8_t* target, U8x64 x) { _mm512_storeu_si512(target, x.value); }
 template <int kShift>
 inline __m512i shift_words(__m512i x) {
   return kShift >= 0 ? _mm512_srli_epi16(x, kShift >= 0 ? kShift : 0) : _mm512_slli_epi16(x, kShift < 0 ? -kShift : 0);
@@ -108,10 +119,19 @@ inline __m512i dot_broadcast_bytes(__m512i sum, __m512i weights, const int8_t* a
           : "v"(weights), "m"(*reinterpret_cast<const int8_t(*)[4]>(activations)));
   return sum;
 }
+using Dots = I32x16;
 template <int kBits>
-inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
-  const __m512i one = dot_broadcast_bytes(sum.value, first.value, activations);
-  return {dot_broadcast_bytes(one, second.value, activations + 4)};
+constexpr int kDotRegisters = 8;
+inline Dots begin_dots() { return zero_int(); }
+template <int kBits>
+inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
+  return {dot_broadcast_bytes(dots.value, weights.value, activations)};
+}
+inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
+using Factors = I32x16;
+inline Factors make_factors(I32x16 scales) { return scales; }
+inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
+  return add_int(sum, {_mm512_mullo_epi32(dots.value, factors.value)});
 }
 inline I32x16 load_unsigned_bytes(const uint8_t* source) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};
@@ -124,7 +144,7 @@ inline I32x16 extract_bits(I32x16 x) {
   return {_mm512_and_si512(_mm512_srli_epi32(x.value, kShift), _mm512_set1_epi32(kMask))};
 }
 inline I32x16 make_pairs(I32x16 first, I32x16 second) {
-  return {_mm512_or_si512(first.value, _mm512_slli_epi32(second.value, 16))};
+  return {_mm512_mask_blend_epi16(0xaaaaaaaaU, first.value, _mm512_slli_epi32(second.value, 16))};
 }
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   __asm__("vpdpwssd %2%{1to16%}, %1, %0"

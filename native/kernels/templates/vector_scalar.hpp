@@ -125,6 +125,26 @@ inline int32_t reduce_add_int(I32x16 x) {
   for (const int32_t lane : x.lane) sum += lane;
   return sum;
 }
+inline I32x16 add_int(I32x16 a, I32x16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
+  return a;
+}
+inline I32x16 subtract_int(I32x16 a, I32x16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] -= b.lane[i];
+  return a;
+}
+// x * 2^kShift
+template <int kShift>
+inline I32x16 shift_left(I32x16 x) {
+  for (int32_t& lane : x.lane) lane *= 1 << kShift;
+  return x;
+}
+// The integer below x / 2^kShift.
+template <int kShift>
+inline I32x16 shift_right(I32x16 x) {
+  for (int32_t& lane : x.lane) lane >>= kShift;
+  return x;
+}
 // x * 2^n for results in the normal range.
 inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return each_lane([&](int i) {
@@ -134,7 +154,7 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
 }
 
 // Bytes and exact integer dot products, for GEMM -----------------------------------------------------------------------------
-// Whether dot_pair takes 8-bit weights as weight - 128 (true) or as they are (false).
+// Whether add_dots takes 8-bit weights as weight - 128 (true) or as they are (false).
 constexpr bool kCentersEightBits = false;
 
 inline U8x64 load_bytes(const uint8_t* source) {
@@ -142,6 +162,7 @@ inline U8x64 load_bytes(const uint8_t* source) {
   std::memcpy(out.byte, source, sizeof(out.byte));
   return out;
 }
+inline void store_bytes(uint8_t* target, U8x64 x) { std::memcpy(target, x.byte, sizeof(x.byte)); }
 // (x >> kShift) & kMask in each byte, to the left where kShift is negative. kMask must leave out the bits that the shift
 // brings in from the neighbour.
 template <int kShift, int kMask>
@@ -164,12 +185,26 @@ inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
   for (uint8_t& byte : index.byte) byte = table[byte];
   return index;
 }
-// sum + two registers of weights (below 2^kBits) times eight consecutive activations (-127..127), lane by lane, exact.
+// Dot products of 16 columns while they grow, in whatever form an instruction set adds best.
+using Dots = I32x16;
+// How many registers of weights may be added to Dots: there may be no room for the sums of more.
 template <int kBits>
-inline I32x16 dot_pair(I32x16 sum, U8x64 first, U8x64 second, const int8_t* activations) {
-  for (int i = 0; i < 64; ++i) {
-    sum.lane[i / 4] += first.byte[i] * activations[i % 4] + second.byte[i] * activations[4 + i % 4];
-  }
+constexpr int kDotRegisters = 8;
+inline Dots begin_dots() { return zero_int(); }
+// Adds a register of weights (below 2^kBits) times four consecutive activations (-127..127), exact.
+template <int kBits>
+inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
+  for (int i = 0; i < 64; ++i) dots.lane[i / 4] += weights.byte[i] * activations[i % 4];
+  return dots;
+}
+// sum + dots
+inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
+// Integer scales (-128..127) of 16 columns, as finish_dots takes them.
+using Factors = I32x16;
+inline Factors make_factors(I32x16 scales) { return scales; }
+// sum + dots * factors
+inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
+  for (int i = 0; i < 16; ++i) sum.lane[i] += dots.lane[i] * factors.lane[i];
   return sum;
 }
 // Sixteen bytes as integers.
@@ -189,15 +224,18 @@ inline I32x16 extract_bits(I32x16 x) {
   for (int32_t& lane : x.lane) lane = lane >> kShift & kMask;
   return x;
 }
-// Two small integers (0..32767) a lane, as pair_dot takes them.
+// Two small integers (16 bits) a lane, as pair_dot takes them.
 inline I32x16 make_pairs(I32x16 first, I32x16 second) {
-  for (int i = 0; i < 16; ++i) first.lane[i] |= second.lane[i] << 16;
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t low = static_cast<uint16_t>(first.lane[i]);
+    first.lane[i] = static_cast<int32_t>(low | static_cast<uint32_t>(second.lane[i]) << 16);
+  }
   return first;
 }
 // sum + first * values[0] + second * values[1], exact.
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   for (int i = 0; i < 16; ++i) {
-    sum.lane[i] += (pairs.lane[i] & 0x7fff) * values[0] + (pairs.lane[i] >> 16) * values[1];
+    sum.lane[i] += static_cast<int16_t>(pairs.lane[i]) * values[0] + (pairs.lane[i] >> 16) * values[1];
   }
   return sum;
 }

@@ -121,7 +121,7 @@ class NativeModel:
 
     @property
     def instruction_set(self) -> str:
-        """Which kernels run: scalar, avx2 or avx512."""
+        """Which kernels run: scalar, avx2, avx512 or amx."""
         return self._decoder.instruction_set
 
     @property

@@ -25,13 +25,12 @@ _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 class ActivationRounding(enum.StrEnum):
     """What happens to activations before they meet quantized weights.
 
-    `BY_WEIGHT_TYPE` is what the native core does: each block of 256 elements of a row for K-quants, of 32 for the other
-    types, is rounded to 8 bits; its scale is its largest magnitude / 127, ties go to even. Float weights always meet
-    unrounded activations.
+    `FIFTEEN_BITS` is what the native core does: each block of 256 elements of a row is rounded to 15 bits; its scale is its
+    largest magnitude / 16256, ties go to even. Float weights always meet unrounded activations.
     """
 
     NONE = "none"
-    BY_WEIGHT_TYPE = "by-weight-type"
+    FIFTEEN_BITS = "15-bits"
 
 
 class ReferenceKvStore:
@@ -164,8 +163,8 @@ class ReferenceModel:
         return normed
 
     def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
-        if self._rounding is ActivationRounding.BY_WEIGHT_TYPE and self._types[name] not in _FLOAT_TYPES:
-            rows = round_activations(rows, max(32, self._types[name].block_size))
+        if self._rounding is ActivationRounding.FIFTEEN_BITS and self._types[name] not in _FLOAT_TYPES:
+            rows = round_activations(rows)
         product: Float32Array = rows @ self._weights[name].T
         return product
 
@@ -240,12 +239,12 @@ def gelu(values: Float32Array) -> Float32Array:
     return result
 
 
-def round_activations(rows: Float32Array, block_size: int) -> Float32Array:
-    """Each block of `block_size` elements of a row rounded to 8 bits with a scale of its largest magnitude / 127."""
+def round_activations(rows: Float32Array) -> Float32Array:
+    """Each block of 256 elements of a row rounded to 15 bits with a scale of its largest magnitude / 16256."""
     rounded = np.empty_like(rows)
-    for start in range(0, rows.shape[-1], block_size):
-        block = rows[..., start : start + block_size]
-        scale = np.abs(block).max(axis=-1, keepdims=True) / np.float32(127)
+    for start in range(0, rows.shape[-1], 256):
+        block = rows[..., start : start + 256]
+        scale = np.abs(block).max(axis=-1, keepdims=True) / np.float32(16256)
         inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
-        rounded[..., start : start + block_size] = np.rint(block * inverse) * scale
+        rounded[..., start : start + 256] = np.rint(block * inverse) * scale
     return rounded
