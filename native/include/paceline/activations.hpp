@@ -34,7 +34,7 @@ inline int64_t activation_row_capacity(int64_t num_rows) {
 
 // Memory of one thread for one GEMM call.
 constexpr int64_t kStripBlocks = 8;              // column blocks that are worked on together for many rows
-constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of a super-block of one column block
+constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of two super-blocks, 2 bytes each at most
 
 struct GemmScratch {
   uint8_t* weights = nullptr;  // kGemmWeightBytes, aligned to 64 bytes

@@ -10,9 +10,10 @@
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 3;  // from here on tiles are faster
+constexpr int64_t kFirstTileRows = 6;  // from here on tiles are faster
 constexpr int kTileRows = 16;
 constexpr int kTileInputs = 64;
+constexpr int kTileSteps = 4;  // of a super-block
 constexpr int kTileBytes = 1024;
 constexpr int kProducts = kTileRows * static_cast<int>(kColumnBlock);
 
@@ -36,7 +37,8 @@ class TileSession {
  public:
   explicit TileSession(int num_rows) {
     const TileConfig config(num_rows);
-    _tile_loadconfig(&config);
+    // GCC's own intrinsic names only the first eight bytes as read.
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
   }
   TileSession(const TileSession&) = delete;
   TileSession& operator=(const TileSession&) = delete;
@@ -52,18 +54,24 @@ struct alignas(64) TileSums {
   }
 };
 
-template <bool is_signed>
-inline void multiply_tile(const int8_t* activations, const uint8_t* weights, TileSums& sums) {
+// GCC's tile intrinsics do not say which memory they read.
+inline void finish_memory_writes() { __asm__ volatile("" : : : "memory"); }
+
+// Multiplies a tile of rows by a super-block, in kTileSteps steps. A step's products take dozens of cycles of waiting, in which
+// other_work(step) is done.
+template <bool is_signed, class OtherWork>
+inline __attribute__((always_inline)) void multiply_tile(const int8_t* activations, const uint8_t* weights, TileSums& sums,
+                                                         OtherWork other_work) {
+  finish_memory_writes();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  PACELINE_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    _tile_loadd(4, activations + i * kTileInputs, kActivationSegment);
-    _tile_loadd(6, weights + i * kTileBytes, kRegisterBytes);
-    _tile_loadd(7, weights + kPlaneBytes + i * kTileBytes, kRegisterBytes);
-    _tile_loadd(5, activations + kActivationPlane + i * kTileInputs, kActivationSegment);
+  for (int step = 0; step < kTileSteps; ++step) {
+    _tile_loadd(4, activations + step * kTileInputs, kActivationSegment);
+    _tile_loadd(6, weights + step * kTileBytes, kRegisterBytes);
+    _tile_loadd(7, weights + kPlaneBytes + step * kTileBytes, kRegisterBytes);
+    _tile_loadd(5, activations + kActivationPlane + step * kTileInputs, kActivationSegment);
     if constexpr (is_signed) {
       _tile_dpbssd(0, 4, 6);
       _tile_dpbssd(1, 4, 7);
@@ -75,43 +83,112 @@ inline void multiply_tile(const int8_t* activations, const uint8_t* weights, Til
       _tile_dpbsud(2, 5, 6);
       _tile_dpbsud(3, 5, 7);
     }
+    other_work(step);
   }
   _tile_stored(0, sums.products[0][0], kRegisterBytes);
   _tile_stored(1, sums.products[0][1], kRegisterBytes);
   _tile_stored(2, sums.products[1][0], kRegisterBytes);
   _tile_stored(3, sums.products[1][1], kRegisterBytes);
+  finish_memory_writes();
 }
 
-// Adds a super-block, split into `planes`, to totals [num_rows][16].
+// Adds up a strip of column blocks: a walk over items, each a super-block of one of them. While one tile of rows is multiplied,
+// the sums of the tile before become totals and the next item's weights are split.
 template <GgmlType type>
-void add_rows(const SuperBlock<type>& block, const uint8_t* planes, const TileRows& rows, int64_t num_rows, float* totals) {
-  constexpr int kShift = ScaledPlanes<type>::kShift;
-  TileSums sums;
-  const BlockFinish<type, true> finish{ScaleReader<Layout<type>::kScales>(block.scales, block.groups)};
-  for (int64_t first = 0; first < num_rows; first += kTileRows) {
-    multiply_tile<ScaledPlanes<type>::kIsSigned>(rows.planes + first * kActivationSegment, planes, sums);
-    const int count = static_cast<int>(num_rows - first < kTileRows ? num_rows - first : kTileRows);
-    for (int row = 0; row < count; ++row) {
+class TileStrip {
+ public:
+  TileStrip(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, const GemmScratch& scratch)
+      : weights_(weights), rows_(rows), num_rows_(num_rows), scratch_(scratch) {}
+
+  // Adds column blocks [first, last) to the scratch memory's totals.
+  void add(int64_t first, int64_t last) {
+    first_ = first;
+    num_blocks_ = last - first;
+    const int64_t count = num_blocks_ * rows_.num_super_blocks();
+    Item item = item_at(0);
+    split_groups<type>(item.block.integers, item.block.scales, 0, 8, item.planes);
+    pending_[1 - turn_] = Pending{.scales = item.block.scales};
+    for (int64_t i = 0; i < count; ++i) {
+      const Item next = item_at(i + 1 < count ? i + 1 : i);
+      const bool has_next = i + 1 < count;
+      for (int64_t row = 0; row < num_rows_; row += kTileRows) add_tile(item, row, next, has_next && row == 0);
+      item = next;
+    }
+    finish(pending_[1 - turn_], sums_[1 - turn_], 0, kTileSteps);
+  }
+
+ private:
+  struct Item {
+    SuperBlock<type> block;
+    int64_t super_block;
+    float* totals;    // [row_capacity][16]
+    uint8_t* planes;  // where its weights are split to
+  };
+  // A tile of rows whose sums are not in the totals yet.
+  struct Pending {
+    const uint8_t* scales = nullptr;
+    const ActivationSums* row_sums = nullptr;
+    const float* row_scales = nullptr;
+    float* totals = nullptr;
+    int count = 0;
+  };
+
+  // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
+  Item item_at(int64_t i) const {
+    const bool is_in_order = num_rows_ <= kTileRows;
+    const int64_t block = is_in_order ? i / rows_.num_super_blocks() : i % num_blocks_;
+    const int64_t super_block = is_in_order ? i % rows_.num_super_blocks() : i / num_blocks_;
+    return {SuperBlock<type>(weights_, first_ + block, super_block), super_block,
+            scratch_.totals + block * rows_.row_capacity * kColumnBlock, scratch_.weights + i % 2 * 2 * kPlaneBytes};
+  }
+
+  inline __attribute__((always_inline)) void add_tile(const Item& item, int64_t row, const Item& next, bool splits_next) {
+    const TileRows rows(rows_, item.super_block, row);
+    const Pending done = pending_[1 - turn_];
+    const TileSums& done_sums = sums_[1 - turn_];
+    const int count = static_cast<int>(num_rows_ - row < kTileRows ? num_rows_ - row : kTileRows);
+    pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count};
+    multiply_tile<ScaledPlanes<type>::kIsSigned>(rows.planes, item.planes, sums_[turn_], [&](int step) {
+      if (splits_next) {
+        split_groups<type>(next.block.integers, next.block.scales, 2 * step, 2 * step + 2, next.planes);
+      }
+      finish(done, done_sums, step, step + 1);
+    });
+    turn_ = 1 - turn_;
+  }
+
+  // Adds the rows of steps [first_step, last_step) to their totals.
+  static inline __attribute__((always_inline)) void finish(const Pending& done, const TileSums& sums, int first_step,
+                                                           int last_step) {
+    constexpr int kShift = ScaledPlanes<type>::kShift;
+    const BlockFinish<type, true> finish{ScaleReader<Layout<type>::kScales>(done.scales, 8)};
+    const int last = done.count * last_step / kTileSteps;
+    for (int row = done.count * first_step / kTileSteps; row < last; ++row) {
       const I32x16 high = add_int(shift_left<kShift>(sums.load(0, 0, row)), sums.load(0, 1, row));
       const I32x16 low = add_int(shift_left<kShift>(sums.load(1, 0, row)), sums.load(1, 1, row));
-      float* total = totals + (first + row) * kColumnBlock;
-      store(total, finish.add(load(total), high, low, rows.sums[first + row], rows.scales[first + row]));
+      float* total = done.totals + row * kColumnBlock;
+      store(total, finish.add(load(total), high, low, done.row_sums[row], done.row_scales[row]));
     }
   }
-}
+
+  const PackedMatrix& weights_;
+  const QuantizedRows& rows_;
+  int64_t num_rows_;
+  const GemmScratch& scratch_;
+  int64_t first_ = 0;
+  int64_t num_blocks_ = 0;
+  int turn_ = 0;  // which of the two sums is written next
+  TileSums sums_[2];
+  Pending pending_[2];
+};
 
 template <GgmlType type>
 void gemm_tiles(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                 int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
   const TileSession session(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows));
-  // One block at a time keeps reading memory in order, where the rows fit in cache anyway.
-  const int64_t strip = num_rows <= kTileRows ? 1 : kStripBlocks;
-  walk_strips(weights, rows, num_rows, block_begin, block_end, strip, scratch.totals, out, stride,
-              [&](int64_t index, int64_t b, float* totals) {
-                const SuperBlock<type> block(weights, index, b);
-                split_super_block<type>(block.integers, block.scales, scratch.weights);
-                add_rows(block, scratch.weights, TileRows(rows, b, 0), num_rows, totals);
-              });
+  TileStrip<type> strip(weights, rows, num_rows, scratch);
+  walk_strips(weights, rows, num_rows, block_begin, block_end, scratch.totals, out, stride,
+              [&](int64_t first, int64_t last) { strip.add(first, last); });
 }
 
 void multiply_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,

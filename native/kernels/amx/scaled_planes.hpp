@@ -51,14 +51,14 @@ inline __attribute__((always_inline)) void split_signed(const U8x64* weights, I3
   }
 }
 
-// Writes both planes of the super-block at `block`: high, then low, kPlaneBytes each.
+// Writes groups [first, last) of both planes of the super-block at `block`: high, then low, kPlaneBytes each.
 template <GgmlType type>
-inline void split_super_block(const uint8_t* block, const uint8_t* scales, uint8_t* planes) {
+inline void split_groups(const uint8_t* block, const uint8_t* scales, int first, int last, uint8_t* planes) {
   constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
   constexpr int kRegisters = kGroupRegisters / kRuns;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
   const PackedGroups<type> source{block};
-  for (int group = 0; group < 8; ++group) {
+  for (int group = first; group < last; ++group) {
     const GroupWeights weights = source(group);
     PACELINE_UNROLL
     for (int run = 0; run < kRuns; ++run) {

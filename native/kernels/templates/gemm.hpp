@@ -84,27 +84,26 @@ void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64
   }
 }
 
-// Many rows: strips of `strip_blocks` column blocks, super-blocks outermost, so that the rows' part of one super-block stays in
-// cache for the whole strip. add_block(index, super_block, totals) adds a super-block of a column block to totals
-// [row_capacity][16]; `all_totals` has room for a strip of those.
-template <class AddBlock>
+// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong.
+inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t first,
+                         int64_t last, const float* totals, float* out, int64_t stride) {
+  for (int64_t index = first; index < last; ++index, totals += rows.row_capacity * kColumnBlock) {
+    const int columns = columns_of_block(weights, index);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      store_partial(out + row * stride + index * kColumnBlock, load(totals + row * kColumnBlock), columns);
+    }
+  }
+}
+
+// Calls add_strip(first, last) for strips of column blocks, whose totals it adds to `totals`, [blocks][row_capacity][16].
+template <class AddStrip>
 void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                 int64_t block_end, int64_t strip_blocks, float* all_totals, float* out, int64_t stride,
-                 AddBlock add_block) {
-  const int64_t block_totals = rows.row_capacity * kColumnBlock;
-  for (int64_t first = block_begin; first < block_end; first += strip_blocks) {
-    const int64_t last = block_end - first < strip_blocks ? block_end : first + strip_blocks;
-    std::memset(all_totals, 0, static_cast<size_t>((last - first) * block_totals) * sizeof(float));
-    for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
-      for (int64_t index = first; index < last; ++index) add_block(index, b, all_totals + (index - first) * block_totals);
-    }
-    for (int64_t index = first; index < last; ++index) {
-      const float* totals = all_totals + (index - first) * block_totals;
-      const int columns = columns_of_block(weights, index);
-      for (int64_t row = 0; row < num_rows; ++row) {
-        store_partial(out + row * stride + index * kColumnBlock, load(totals + row * kColumnBlock), columns);
-      }
-    }
+                 int64_t block_end, float* totals, float* out, int64_t stride, AddStrip add_strip) {
+  for (int64_t first = block_begin; first < block_end; first += kStripBlocks) {
+    const int64_t last = block_end - first < kStripBlocks ? block_end : first + kStripBlocks;
+    std::memset(totals, 0, static_cast<size_t>((last - first) * rows.row_capacity * kColumnBlock) * sizeof(float));
+    add_strip(first, last);
+    write_totals(weights, rows, num_rows, first, last, totals, out, stride);
   }
 }
 
@@ -121,17 +120,25 @@ struct SuperBlock {
         scales(integers + groups * Layout<type>::kIntegerBytes) {}
 };
 
+// Many rows: super-blocks outermost within a strip, so that the rows' part of one stays in cache for the whole strip.
 template <GgmlType type, int kTileRows, int kChains>
 void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
   static_assert(kActivationTile % kTileRows == 0);
-  walk_strips(weights, rows, num_rows, block_begin, block_end, kStripBlocks, scratch.totals, out, stride,
-              [&](int64_t index, int64_t b, float* totals) {
-                const SuperBlock<type> block(weights, index, b);
-                unpack_super_block<type>(block.integers, block.groups, scratch.weights);
-                for (int64_t row = 0; row < num_rows; row += kTileRows) {
-                  unpacked_tile<type, kTileRows, kChains>(scratch.weights, block.scales, block.groups,
-                                                          TileRows(rows, b, row), totals + row * kColumnBlock);
+  const auto add_block = [&](int64_t index, int64_t b, float* totals) {
+    const SuperBlock<type> block(weights, index, b);
+    unpack_super_block<type>(block.integers, block.groups, scratch.weights);
+    for (int64_t row = 0; row < num_rows; row += kTileRows) {
+      unpacked_tile<type, kTileRows, kChains>(scratch.weights, block.scales, block.groups, TileRows(rows, b, row),
+                                              totals + row * kColumnBlock);
+    }
+  };
+  walk_strips(weights, rows, num_rows, block_begin, block_end, scratch.totals, out, stride,
+              [&](int64_t first, int64_t last) {
+                for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
+                  for (int64_t index = first; index < last; ++index) {
+                    add_block(index, b, scratch.totals + (index - first) * rows.row_capacity * kColumnBlock);
+                  }
                 }
               });
 }
