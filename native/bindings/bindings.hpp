@@ -17,5 +17,6 @@ void bind_gemm(nanobind::module_& module);         // repacking and GEMM, for te
 void bind_row_kernels(nanobind::module_& module);  // row functions, for tests and benchmarks
 void bind_decoder(nanobind::module_& module);
 void bind_sampling(nanobind::module_& module);
+void bind_machine_probe(nanobind::module_& module);  // the machine's limits, for benchmarks
 
 }  // namespace paceline

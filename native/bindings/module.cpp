@@ -36,4 +36,5 @@ NB_MODULE(_native, module) {
   paceline::bind_row_kernels(module);
   paceline::bind_decoder(module);
   paceline::bind_sampling(module);
+  paceline::bind_machine_probe(module);
 }

@@ -1,14 +1,18 @@
 """Models: the `Model` protocol, its implementations, and the architectures that GGUF files may have."""
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
+from paceline.models.machine_limits import MachineLimits, MachineProbe, dot_product_sets
 from paceline.models.native import NativeModel, instruction_sets
 from paceline.models.protocol import KvStore, Model
 
 __all__ = [
     "KvStore",
+    "MachineLimits",
+    "MachineProbe",
     "Model",
     "NativeModel",
     "check_tensors",
+    "dot_product_sets",
     "instruction_sets",
     "layer_tensors",
     "model_tensors",

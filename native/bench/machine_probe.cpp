@@ -1,0 +1,232 @@
+#include "bench/machine_probe.hpp"
+
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace paceline {
+namespace {
+
+constexpr size_t kReadChunk = size_t{1} << 20;
+constexpr int kLine = 64;
+constexpr int64_t kChunkIterations = int64_t{1} << 13;  // some ten microseconds on any instruction set
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Keeps the compiler from knowing a register's value, so that a product by it stays in the loop.
+#define PACELINE_OPAQUE(constraint, value) asm volatile("" : constraint(value))
+
+// Reading ------------------------------------------------------------------------------------------------------------
+
+uint64_t read_scalar(const uint8_t* data, size_t size_bytes) {
+  uint64_t sums[kLine / 8] = {};
+  for (size_t at = 0; at < size_bytes; at += kLine) {
+    uint64_t line[kLine / 8];
+    std::memcpy(line, data + at, kLine);
+    for (int i = 0; i < kLine / 8; ++i) sums[i] ^= line[i];
+  }
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total ^= sum;
+  return total;
+}
+
+__attribute__((target("avx2"))) uint64_t read_avx2(const uint8_t* data, size_t size_bytes) {
+  __m256i sums[8] = {};
+  for (size_t at = 0; at < size_bytes; at += 8 * 32) {
+    for (int i = 0; i < 8; ++i) {
+      sums[i] = _mm256_xor_si256(sums[i], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + at) + i));
+    }
+  }
+  for (int i = 1; i < 8; ++i) sums[0] = _mm256_xor_si256(sums[0], sums[i]);
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums[0]);
+  return lanes[0];
+}
+
+__attribute__((target("avx512f"))) uint64_t read_avx512(const uint8_t* data, size_t size_bytes) {
+  __m512i sums[8] = {};
+  for (size_t at = 0; at < size_bytes; at += 8 * 64) {
+    for (int i = 0; i < 8; ++i) sums[i] = _mm512_xor_si512(sums[i], _mm512_load_si512(data + at + 64 * i));
+  }
+  for (int i = 1; i < 8; ++i) sums[0] = _mm512_xor_si512(sums[0], sums[i]);
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, sums[0]);
+  return lanes[0];
+}
+
+// Independent sums in registers of their own; as an array the compiler keeps them in memory.
+#define PACELINE_AVX2_CHAINS(apply) apply(0) apply(1) apply(2) apply(3)
+#define PACELINE_AVX512_CHAINS(apply) \
+  apply(0) apply(1) apply(2) apply(3) apply(4) apply(5) apply(6) apply(7) apply(8) apply(9) apply(10) apply(11)
+
+// Multiplying --------------------------------------------------------------------------------------------------------
+
+uint32_t dot_scalar(int64_t iterations) {
+  int32_t sums[4] = {};
+  int32_t weight = 3;
+  int32_t activation = -2;
+  for (int64_t i = 0; i < iterations; ++i) {
+    for (int32_t& sum : sums) {
+      PACELINE_OPAQUE("+r", weight);
+      PACELINE_OPAQUE("+r", activation);
+      sum += weight * activation;
+      PACELINE_OPAQUE("+r", sum);
+    }
+  }
+  return static_cast<uint32_t>(sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
+// vpmaddubsw, vpmaddwd and an addition: only the addition is a chain, so a few are enough.
+__attribute__((target("avx2"))) uint32_t dot_avx2(int64_t iterations) {
+  __m256i weights = _mm256_set1_epi8(3);
+  const __m256i activations = _mm256_set1_epi8(-2);
+  const __m256i ones = _mm256_set1_epi16(1);
+#define PACELINE_SUM(i) __m256i sum##i = _mm256_set1_epi32(i);
+#define PACELINE_MULTIPLY(i)       \
+  PACELINE_OPAQUE("+x", weights);  \
+  sum##i = _mm256_add_epi32(sum##i, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, activations), ones));
+  PACELINE_AVX2_CHAINS(PACELINE_SUM)
+  for (int64_t i = 0; i < iterations; ++i) {
+    PACELINE_AVX2_CHAINS(PACELINE_MULTIPLY)
+  }
+#undef PACELINE_SUM
+#undef PACELINE_MULTIPLY
+  sum0 = _mm256_xor_si256(_mm256_xor_si256(sum0, sum1), _mm256_xor_si256(sum2, sum3));
+  alignas(32) uint32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum0);
+  return lanes[0];
+}
+
+// vpdpbusd: five cycles late and two a cycle, so ten chains at least.
+__attribute__((target("avx512f,avx512vnni"))) uint32_t dot_avx512(int64_t iterations) {
+  const __m512i weights = _mm512_set1_epi8(3);
+  const __m512i activations = _mm512_set1_epi8(-2);
+#define PACELINE_SUM(i) __m512i sum##i = _mm512_set1_epi32(i);
+// As the instruction itself: from its intrinsic GCC 12 makes a register move for every product.
+#define PACELINE_MULTIPLY(i) asm volatile("vpdpbusd %2, %1, %0" : "+v"(sum##i) : "v"(weights), "v"(activations));
+#define PACELINE_FOLD(i) total = _mm512_xor_si512(total, sum##i);
+  PACELINE_AVX512_CHAINS(PACELINE_SUM)
+  for (int64_t i = 0; i < iterations; ++i) {
+    PACELINE_AVX512_CHAINS(PACELINE_MULTIPLY)
+  }
+  __m512i total = _mm512_setzero_si512();
+  PACELINE_AVX512_CHAINS(PACELINE_FOLD)
+#undef PACELINE_SUM
+#undef PACELINE_MULTIPLY
+#undef PACELINE_FOLD
+  alignas(64) uint32_t lanes[16];
+  _mm512_store_si512(lanes, total);
+  return lanes[0];
+}
+
+// What ldtilecfg reads (Intel SDM, palette 1).
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+__attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations) {
+  TileConfig config;
+  std::fill_n(config.row_bytes, 8, uint16_t{64});
+  std::fill_n(config.rows, 8, uint8_t{16});
+  alignas(64) uint8_t ones[1024];
+  std::fill_n(ones, sizeof ones, uint8_t{1});
+  alignas(64) int32_t sums[256];
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(6, ones, 64);
+  _tile_loadd(7, ones, 64);
+  for (int64_t i = 0; i < iterations; ++i) {
+    _tile_dpbusd(0, 6, 7);
+    _tile_dpbusd(1, 6, 7);
+    _tile_dpbusd(2, 6, 7);
+    _tile_dpbusd(3, 6, 7);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_release();
+  return static_cast<uint32_t>(sums[0]);
+}
+
+bool can_run_avx512() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni"); }
+
+// Linux grants a process the tiles' state only if it asks (arch_prctl(2)).
+bool can_run_amx() {
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") && can_run_avx512() &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+std::vector<const char*> dot_product_sets() {
+  std::vector<const char*> names = {"scalar"};
+  if (__builtin_cpu_supports("avx2")) names.push_back("avx2");
+  if (can_run_avx512()) names.push_back("avx512");
+  if (can_run_amx()) names.push_back("amx");
+  return names;
+}
+
+MachineProbe::Parts MachineProbe::find_parts(std::string_view instruction_set) {
+  for (const char* name : dot_product_sets()) {
+    if (instruction_set != name) continue;
+    if (instruction_set == "amx") return {read_avx512, {dot_amx, 4 * 16 * 16 * 64}};
+    if (instruction_set == "avx512") return {read_avx512, {dot_avx512, 12 * 64}};
+    if (instruction_set == "avx2") return {read_avx2, {dot_avx2, 4 * 32}};
+    return {read_scalar, {dot_scalar, 4}};
+  }
+  throw std::invalid_argument("instruction set '" + std::string(instruction_set) + "' cannot run on this machine");
+}
+
+MachineProbe::MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes)
+    : parts_(find_parts(instruction_set)), buffer_(buffer_bytes / kReadChunk * kReadChunk), pool_(num_threads) {
+  if (buffer_.size_bytes() == 0) throw std::invalid_argument("a probe's buffer must have at least 1 MiB");
+  // Written once: pages that were never written all map to one page of zeros.
+  uint8_t* data = buffer_.as<uint8_t>();
+  pool_.parallel_for(static_cast<int64_t>(buffer_.size_bytes() / kReadChunk), 1, [&](int64_t begin, int64_t end) {
+    std::memset(data + begin * kReadChunk, 1, (end - begin) * kReadChunk);
+  });
+}
+
+double MachineProbe::read_bytes_per_s() {
+  const uint8_t* data = buffer_.as<uint8_t>();
+  const auto num_chunks = static_cast<int64_t>(buffer_.size_bytes() / kReadChunk);
+  const auto start = std::chrono::steady_clock::now();
+  pool_.parallel_for(num_chunks, 1, [&](int64_t begin, int64_t end) {
+    sink_ ^= parts_.read(data + begin * kReadChunk, (end - begin) * kReadChunk);
+  });
+  return static_cast<double>(buffer_.size_bytes()) / seconds_since(start);
+}
+
+double MachineProbe::run_dot_chunks(int64_t num_chunks) {
+  const auto start = std::chrono::steady_clock::now();
+  pool_.parallel_for(num_chunks, 1, [&](int64_t begin, int64_t end) {
+    sink_ ^= parts_.dot.run((end - begin) * kChunkIterations);
+  });
+  return seconds_since(start);
+}
+
+double MachineProbe::multiply_adds_per_s(double duration_s) {
+  // The first run wakes the threads and wide units, and says how long a chunk takes.
+  const int64_t num_trial_chunks = 8 * pool_.num_threads();
+  const double trial_s = run_dot_chunks(num_trial_chunks);
+  const auto num_chunks = std::max(num_trial_chunks, static_cast<int64_t>(num_trial_chunks * duration_s / trial_s));
+  const double multiply_adds = static_cast<double>(num_chunks) * kChunkIterations * parts_.dot.multiply_adds;
+  return multiply_adds / run_dot_chunks(num_chunks);
+}
+
+}  // namespace paceline

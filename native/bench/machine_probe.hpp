@@ -1,0 +1,52 @@
+// Measures what this machine can do at best: bytes read from memory, and int8 multiply-adds in registers, on all threads.
+//
+// These are the limits that kernels and steps are compared with. Nothing here computes anything that a model needs.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "decoder/thread_pool.hpp"
+#include "paceline/aligned_buffer.hpp"
+
+namespace paceline {
+
+// Names of the int8 dot products this machine can run, slowest first: scalar, avx2 (vpmaddubsw), avx512 (vpdpbusd),
+// amx (tdpbusd). Asks the system for the AMX tiles where it guards them.
+std::vector<const char*> dot_product_sets();
+
+class MachineProbe {
+ public:
+  // Reads from a buffer of `buffer_bytes`, which must be much more than the caches to measure memory, and multiplies as
+  // `instruction_set` does. Throws std::invalid_argument for a name that dot_product_sets does not list, or for a buffer
+  // below a MiB; std::bad_alloc.
+  MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes);
+
+  // Reads the whole buffer once.
+  double read_bytes_per_s();
+  // Multiplies for about `duration_s`.
+  double multiply_adds_per_s(double duration_s);
+
+ private:
+  // A loop of dot products, and how many multiply-adds an iteration is; the result only keeps the loop alive.
+  struct DotLoop {
+    uint32_t (*run)(int64_t iterations);
+    int64_t multiply_adds;
+  };
+  struct Parts {
+    uint64_t (*read)(const uint8_t* data, size_t size_bytes);
+    DotLoop dot;
+  };
+  static Parts find_parts(std::string_view instruction_set);
+  double run_dot_chunks(int64_t num_chunks);  // seconds
+
+  Parts parts_;
+  AlignedBuffer buffer_;
+  ThreadPool pool_;
+  std::atomic<uint64_t> sink_{0};
+};
+
+}  // namespace paceline
