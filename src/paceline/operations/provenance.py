@@ -26,7 +26,8 @@ class ModelProvenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """`commit` is None outside a git checkout, and ends in `-dirty` where the tree was changed."""
+    """`commit` is None outside a git checkout, and ends in `-dirty` where the tree was changed. `target` is None where
+    no model was measured."""
 
     date: str
     cpu: str
@@ -38,12 +39,15 @@ class Provenance:
     python_version: str
     numpy_version: str
     commit: str | None
-    target: ModelProvenance
+    target: ModelProvenance | None
     draft: ModelProvenance | None
 
 
 def read_provenance(
-    instruction_set: str, num_threads: int, target: ModelProvenance, draft: ModelProvenance | None
+    instruction_set: str,
+    num_threads: int,
+    target: ModelProvenance | None = None,
+    draft: ModelProvenance | None = None,
 ) -> Provenance:
     """What this machine and installation are now."""
     return Provenance(

@@ -1,0 +1,17 @@
+"""Token ids to measure with, from the text of the benchmark tasks, so that every engine reads the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.operations.workload import Task
+from paceline.tokenizer import Tokenizer
+
+
+def text_passages(tokenizer: Tokenizer, tasks: Sequence[Task], length: int, count: int) -> list[list[int]]:
+    """`count` passages of `length` tokens whose beginnings differ; text that is used up is repeated."""
+    text = "\n\n".join(message["content"] for task in tasks for message in task.messages)
+    token_ids = tokenizer.encode(text, parse_special=False)
+    stride = max(1, len(token_ids) // count)
+    repeated = token_ids * (2 + length // len(token_ids))
+    return [repeated[start : start + length] for start in range(0, stride * count, stride)]

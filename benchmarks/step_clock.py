@@ -1,0 +1,117 @@
+"""Where the time of an engine's step goes: the parts of an engine, each with its calls timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+from paceline import _native
+from paceline.core import Batch, Draft, Float32Array, ModelConfig, Plan, Sequence, Verdict
+from paceline.engine.parts import EngineParts
+from paceline.models import KvStore, Model
+from paceline.speculation import Drafter
+
+DRAFTING, FORWARD, SAMPLING = "drafting", "forward", "sampling"
+SECTIONS = (DRAFTING, FORWARD, SAMPLING)
+
+
+@dataclass
+class StepClock:
+    """Seconds of each section since the last `take`. A section inside another counts for the outer one only."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
+    _is_inside: bool = False
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Times what runs inside."""
+        if self._is_inside:
+            yield
+            return
+        self._is_inside = True
+        start_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start_s
+            self._is_inside = False
+
+    def take(self) -> dict[str, float]:
+        """The sections' seconds, which start again at zero."""
+        taken, self.seconds = self.seconds, dict.fromkeys(SECTIONS, 0.0)
+        return taken
+
+
+@dataclass
+class TimedModel:
+    """A `Model` whose forward passes are timed."""
+
+    model: Model
+    clock: StepClock
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's."""
+        return self.model.config
+
+    @property
+    def kv(self) -> KvStore:
+        """The model's."""
+        return self.model.kv
+
+    def forward(self, batch: Batch) -> Float32Array:
+        """The model's."""
+        with self.clock.section(FORWARD):
+            return self.model.forward(batch)
+
+
+class TimedDrafter:
+    """A `Drafter` all of whose calls are timed, forward passes and sampling of a draft model included."""
+
+    def __init__(self, drafter: Drafter, clock: StepClock) -> None:
+        self.name, self.is_free = drafter.name, drafter.is_free
+        self._drafter = drafter
+        self._clock = clock
+
+    def begin(self, sequence: Sequence) -> None:
+        """The drafter's."""
+        with self._clock.section(DRAFTING):
+            self._drafter.begin(sequence)
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        """The drafter's."""
+        with self._clock.section(DRAFTING):
+            return self._drafter.propose(sequences, plans)
+
+    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
+        """The drafter's."""
+        with self._clock.section(DRAFTING):
+            self._drafter.observe(sequences, verdicts)
+
+    def end(self, sequence: Sequence) -> None:
+        """The drafter's."""
+        with self._clock.section(DRAFTING):
+            self._drafter.end(sequence)
+
+
+def timed_parts(parts: EngineParts, clock: StepClock) -> EngineParts:
+    """The same parts, timed; sampling is timed within `timed_sampling`."""
+    drafters = tuple(TimedDrafter(drafter, clock) for drafter in parts.drafters)
+    return replace(parts, target=TimedModel(parts.target, clock), drafters=drafters)
+
+
+@contextmanager
+def timed_sampling(clock: StepClock) -> Iterator[None]:
+    """Times the native sampling call itself, so that what Python does around it counts as Python."""
+    original: Callable[..., Any] = _native.sample_rows
+
+    def sample_rows(*arguments: object) -> Any:  # noqa: ANN401
+        with clock.section(SAMPLING):
+            return original(*arguments)
+
+    with mock.patch.object(_native, "sample_rows", sample_rows):
+        yield
