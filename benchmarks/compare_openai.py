@@ -43,9 +43,9 @@ class Answer:
         return (self.num_tokens - 1) / duration_s if self.num_tokens > 1 and duration_s > 0 else None
 
 
-def stream_chunks(client: httpx.Client, body: dict[str, object]) -> Iterator[dict]:
-    """Parsed server-sent events of one chat completion; raises httpx.HTTPStatusError."""
-    with client.stream("POST", "/v1/chat/completions", json=body) as response:
+def stream_chunks(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[dict]:
+    """Parsed server-sent events of one completion; raises httpx.HTTPStatusError."""
+    with client.stream("POST", path, json=body) as response:
         response.raise_for_status()
         for line in response.iter_lines():
             if line.startswith("data: ") and line != "data: [DONE]":
@@ -65,7 +65,7 @@ def ask(client: httpx.Client, task: Task, model: str, temperature: float) -> Ans
     start_s = time.perf_counter()
     pieces: list[tuple[float, str]] = []
     usage: dict[str, int] = {}
-    for chunk in stream_chunks(client, body):
+    for chunk in stream_chunks(client, "/v1/chat/completions", body):
         usage = chunk.get("usage") or usage
         for choice in chunk.get("choices", []):
             if content := choice["delta"].get("content"):

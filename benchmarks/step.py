@@ -194,12 +194,17 @@ class StepBench:
         return statistics.median(times_s) * 1e3
 
 
+def split_context_size(config: EngineConfig, num_sequences: int, steps: int) -> int:
+    """Room for the prompt and for what is committed while the others start and while steps are measured."""
+    return SPLIT_PROMPT_LENGTH + (num_sequences + steps + 1) * (config.num_speculative_tokens + 1)
+
+
 def split_steps(
     pair: LoadedPair, config: EngineConfig, drafters: tuple[DrafterName, ...], prompts: Sequence[list[int]], steps: int
 ) -> StepParts:
     """The parts of an engine's steps while it decodes all prompts at once."""
     clock = StepClock()
-    num_tokens = len(prompts[0]) + (steps + 1) * (config.num_speculative_tokens + 2)
+    num_tokens = split_context_size(config, len(prompts), steps)
     config = config.model_copy(
         update={"max_batch_size": len(prompts), "context_window_size": num_tokens, "has_prefix_cache": False}
     )
@@ -285,14 +290,14 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:
-    """Room for the longest context with the most rows."""
-    context_size = max(max(options.contexts) + max(options.rows) + 1, options.prompt_length, SPLIT_PROMPT_LENGTH)
-    return EngineConfig(
-        model=options.model,
-        draft_model=options.draft_model,
-        num_threads=options.threads,
-        context_window_size=context_size,
+    """Room for the longest context with the most rows, for the prompt, and for what the engine's steps commit."""
+    config = EngineConfig(model=options.model, draft_model=options.draft_model, num_threads=options.threads)
+    context_size = max(
+        max(options.contexts) + max(options.rows) + 1,
+        options.prompt_length,
+        split_context_size(config, max(options.sequences), options.split_steps),
     )
+    return config.model_copy(update={"context_window_size": context_size})
 
 
 def measure_splits(

@@ -143,6 +143,7 @@ __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations
   alignas(64) uint8_t ones[1024];
   std::fill_n(ones, sizeof ones, uint8_t{1});
   alignas(64) int32_t sums[256];
+  asm volatile("" : : : "memory");  // GCC's tile intrinsics do not say which memory they read
   _tile_loadconfig(&config);
   _tile_zero(0);
   _tile_zero(1);

@@ -1,0 +1,79 @@
+"""Runs OpenVINO GenAI for `peers.py`, under any interpreter that has `openvino_genai`; needs nothing else.
+
+    openvino_worker.py MODEL NUM_THREADS NUM_STREAMS MODE     (MODE is plain or prompt-lookup)
+
+Each line of input is a JSON job of `prompts` (lists of token ids) and `max_tokens`; all its prompts run at once, and
+the line of output says when tokens of each arrived. The first line of output says the version.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+import openvino
+import openvino_genai as genai
+
+PROMPT_LOOKUP = "prompt-lookup"
+CACHE_GIB = 2
+
+
+def load(path: str, num_threads: int, num_streams: int, mode: str) -> genai.ContinuousBatchingPipeline:
+    """The pipeline on one GGUF file, with OpenVINO's own defaults but for the threads and the prefix cache."""
+    scheduler = genai.SchedulerConfig()
+    scheduler.max_num_seqs = num_streams
+    scheduler.enable_prefix_caching = False
+    scheduler.cache_size = CACHE_GIB
+    properties: dict[str, object] = {"INFERENCE_NUM_THREADS": num_threads}
+    if mode == PROMPT_LOOKUP:
+        properties["prompt_lookup"] = True
+    return genai.ContinuousBatchingPipeline(path, scheduler, "CPU", properties)
+
+
+def generation_config(max_tokens: int, mode: str) -> genai.GenerationConfig:
+    """Greedy, and always so many tokens."""
+    config = genai.GenerationConfig()
+    config.max_new_tokens = max_tokens
+    config.ignore_eos = True
+    if mode == PROMPT_LOOKUP:
+        config.num_assistant_tokens = 5
+        config.max_ngram_size = 3
+    return config
+
+
+def run(pipeline: genai.ContinuousBatchingPipeline, job: dict, mode: str) -> list[dict]:
+    """When tokens came, in seconds since the start, for each prompt of one job."""
+    start_s = time.perf_counter()
+    handles = [
+        pipeline.add_request(
+            index, openvino.Tensor(np.array([prompt], np.int64)), generation_config(job["max_tokens"], mode)
+        )
+        for index, prompt in enumerate(job["prompts"])
+    ]
+    streams: list[dict] = [{"num_tokens": 0, "piece_times_s": [], "end_s": 0.0} for _ in handles]
+    while pipeline.has_non_finished_requests():
+        pipeline.step()
+        now_s = time.perf_counter() - start_s
+        for handle, stream in zip(handles, streams, strict=True):
+            while handle.can_read():
+                num_new = sum(len(output.generated_ids) for output in handle.read().values())
+                if num_new > 0:
+                    stream["num_tokens"] += num_new
+                    stream["piece_times_s"].append(now_s)
+                    stream["end_s"] = now_s
+    return streams
+
+
+def main() -> None:
+    """Serves jobs until the input ends."""
+    path, num_threads, num_streams, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    pipeline = load(path, num_threads, num_streams, mode)
+    print(json.dumps({"version": genai.__version__}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps({"streams": run(pipeline, json.loads(line), mode)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
