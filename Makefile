@@ -11,10 +11,11 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
+RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-large check bench clean
+.PHONY: setup serve test test-large check bench bench-kernels bench-step bench-peers clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -47,6 +48,15 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/update_readme.py $(ARGS)
+
+bench-kernels: setup
+	$(BIN)/python benchmarks/kernels.py --disturbed --json $(RESULTS)/kernels.json $(ARGS)
+
+bench-step: setup
+	$(BIN)/python benchmarks/step.py --model $(MODEL) --json $(RESULTS)/step.json $(ARGS)
+
+bench-peers: setup
+	$(BIN)/python benchmarks/peers.py --model $(MODEL) --json $(RESULTS)/peers.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
