@@ -2,9 +2,9 @@
 
     kernels.py [--types Q4_K,Q6_K] [--rows 1,8,512] [--instruction-sets avx512] [--disturbed] [--json OUT]
 
-Threads claim one matrix after another from more weights than the caches hold. The time of rounding the rows and of
-making the result's memory is measured by calls over no columns, and taken off. `--disturbed` measures everything again
-beside a process that takes 20 % of a core.
+Threads, each kept on one core, claim one matrix after another from more weights than the caches hold. The time of
+rounding the rows and of making the result's memory is measured by calls over no columns, and taken off. `--disturbed`
+measures everything again beside a process that takes 20 % of a core.
 """
 
 from __future__ import annotations
@@ -120,6 +120,11 @@ def seconds_per_matrix(
     return 1 / calls_per_s(list(pool.map(work, range(workload.num_threads))))
 
 
+def stay_on_core(core: int) -> None:
+    """Keeps the calling thread there: threads that sleep for Python's lock between calls would be moved together."""
+    os.sched_setaffinity(0, {core})
+
+
 def calls_per_s(counts: Sequence[tuple[int, float]]) -> float:
     """The sum of the threads' rates, (calls, seconds) each, which need not end together."""
     return sum(num_calls / elapsed_s for num_calls, elapsed_s in counts)
@@ -179,7 +184,8 @@ def measure_type(
     random = np.random.default_rng(1)
     rows = {n: random.standard_normal((n, workload.inputs), dtype=np.float32) for n in numbers_of_rows}
     windows: dict[tuple[bool, int], list[Window]] = {}
-    with ThreadPoolExecutor(workload.num_threads) as pool:
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(workload.num_threads, initializer=lambda: stay_on_core(next(cores))) as pool:
         for _ in range(options.rounds):
             for is_disturbed in (False, True) if options.disturbed else (False,):
                 with busy_process(DISTURBANCE_SHARE) if is_disturbed else nullcontext():
