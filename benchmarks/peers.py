@@ -187,7 +187,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
     parser.add_argument("--llama-server", type=Path, help="of a native build; default: the one on the search path")
     parser.add_argument("--openvino-python", type=Path, help="interpreter with openvino-genai; default: this one")
-    parser.add_argument("--engines", type=lambda text: text.split("+"), help="names joined by +; default: all")
+    parser.add_argument("--engines", type=lambda text: text.split("+"), help="rows joined by +; default: all")
     parser.add_argument("--speculative", action="store_true")
     parser.add_argument("--num-tasks", type=int, default=5)
     parser.add_argument("--num-streams", type=int, default=8)
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     engines = plain_engines(models, *places)
     if options.speculative:
         engines += speculating_engines(models, *places)
-    engines = [engine for engine in engines if options.engines is None or engine.name in options.engines]
+    engines = [engine for engine in engines if options.engines is None or engine.title in options.engines]
     prompts = make_prompts(
         resolved.target.path,
         num_tasks=options.num_tasks,
