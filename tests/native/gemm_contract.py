@@ -99,10 +99,9 @@ def _group_sums(weights: DecodedWeights, values: IntArray) -> IntArray:
     return values.reshape(len(values), *weights.integers.shape[1:]).sum(axis=2)
 
 
-def _whole_block(
-    weights: DecodedWeights, activations: RoundedActivations, block: int, span: range
-) -> Float32Array:
-    assert weights.integer_scales is not None and weights.block_scales is not None
+def _whole_block(weights: DecodedWeights, activations: RoundedActivations, block: int, span: range) -> Float32Array:
+    assert weights.integer_scales is not None
+    assert weights.block_scales is not None
     scales = weights.integer_scales[None][:, :, span]
     high = (_dots(weights, activations.high)[:, :, span] * scales).sum(axis=2).astype(np.float32)
     low = (_dots(weights, activations.low)[:, :, span] * scales).sum(axis=2).astype(np.float32)

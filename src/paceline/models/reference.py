@@ -25,8 +25,8 @@ _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 class ActivationRounding(enum.StrEnum):
     """What happens to activations before they meet quantized weights.
 
-    `FIFTEEN_BITS` is what the native core does: each block of 256 elements of a row is rounded to 15 bits; its scale is its
-    largest magnitude / 16256, ties go to even. Float weights always meet unrounded activations.
+    `FIFTEEN_BITS` is what the native core does: each block of 256 elements of a row is rounded to 15 bits; its scale is
+    its largest magnitude / 16256, ties go to even. Float weights always meet unrounded activations.
     """
 
     NONE = "none"
