@@ -1,6 +1,7 @@
 """Real models against llama.cpp on the same file, teacher-forced on its own greedy text.
 
-llama.cpp rounds activations to 8 bits, and that rounding alone moves SmolLM2's likeliest token by 0.025 nat on average.
+llama.cpp rounds activations to 8 bits, and that rounding alone moves SmolLM2's likeliest token by 0.025 nat on average;
+at one of 1,394 positions of the 1.5B it decides the token at a margin above 0.2, where exact arithmetic says otherwise.
 A copy of the file in F32 takes it away: there, both engines must agree to float precision.
 """
 
@@ -33,16 +34,30 @@ def _native(gguf):
 
 def _assert_close(comparison):
     assert comparison.num_disagreements_beyond(MARGIN) == 0
+    _assert_close_on_average(comparison)
+
+
+def _assert_close_on_average(comparison):
     assert comparison.agreement >= 0.97
     assert comparison.mean_top_difference < 0.05
 
 
 def _assert_close_on_a_thousand_positions(path, prompts, load):
+    """Beyond the margin tokens may differ only where they do so with exact arithmetic too: there the engine's own rounding
+    decides, and nothing on this side can."""
     texts = _engine_texts(path, prompts, 180)
     with GgufFile.open(path) as gguf:
-        comparison = _compare_all(load(gguf), texts)
+        model = load(gguf)
+        comparisons = [compare(model, text) for text in texts]
+        doubtful = [i for i, comparison in enumerate(comparisons) if comparison.num_disagreements_beyond(MARGIN) > 0]
+        exact = ReferenceModel(gguf) if doubtful else model
+        for i in doubtful:
+            allowed = compare(exact, texts[i]).disagreements_beyond(MARGIN)
+            assert comparisons[i].disagreements_beyond(MARGIN) <= allowed
+    comparison = Comparison.joined(comparisons)
     assert len(comparison.is_same_top) >= 1000
-    _assert_close(comparison)
+    assert comparison.num_disagreements_beyond(MARGIN) <= 1
+    _assert_close_on_average(comparison)
 
 
 def _assert_equal_to_float_precision(path, float_path, prompts, num_tokens):

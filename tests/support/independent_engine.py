@@ -71,9 +71,13 @@ class Comparison:
         """Mean of `top_differences`, in nat."""
         return float(self.top_differences.mean())
 
+    def disagreements_beyond(self, margin: float) -> set[int]:
+        """Positions with another likeliest token although the engine's first is more than `margin` ahead."""
+        return set(np.flatnonzero(~self.is_same_top & (self.engine_margins > margin)).tolist())
+
     def num_disagreements_beyond(self, margin: float) -> int:
-        """Positions with another likeliest token although the engine's first two are more than `margin` apart."""
-        return int((~self.is_same_top & (self.engine_margins > margin)).sum())
+        """How many those are."""
+        return len(self.disagreements_beyond(margin))
 
     @classmethod
     def joined(cls, parts: list[Comparison]) -> Comparison:
