@@ -43,8 +43,8 @@ def _assert_close_on_average(comparison):
 
 
 def _assert_close_on_a_thousand_positions(path, prompts, load):
-    """Beyond the margin tokens may differ only where they do so with exact arithmetic too: there the engine's own rounding
-    decides, and nothing on this side can."""
+    """Beyond the margin, tokens may differ only where they do so with exact arithmetic too: there the engine rounds and
+    nothing on this side can change it."""
     texts = _engine_texts(path, prompts, 180)
     with GgufFile.open(path) as gguf:
         model = load(gguf)
