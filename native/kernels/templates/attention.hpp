@@ -51,17 +51,17 @@ inline const uint16_t* part_of(const KvView& kv, Part part, int64_t block, int64
   return part == Part::kKeys ? kv.keys(block, head) : kv.values(block, head);
 }
 
-// Makes one block's K or V floats, and asks for the memory of the block that comes a step later.
+// Makes one block's K or V floats, and asks for the memory of the block that comes a step later; `next` is `source` where
+// there is none.
 inline void widen_block(Part part, const uint16_t* source, const uint16_t* next, int64_t head_dim, int block, float* target) {
-  const int64_t size = head_dim * kBlockSlots;
-  constexpr int64_t kLineHalves = 32;
-  for (int64_t i = 0; next != nullptr && i < size; i += kLineHalves) __builtin_prefetch(next + i, 0, 2);
-  if (part == Part::kKeys) {
-    float* keys = target + block * kBlockSlots;
-    for (int64_t d = 0; d < head_dim; ++d) store(keys + d * kStep, load_half(source + d * kBlockSlots));
-  } else {
-    float* values = target + block * size;
-    for (int64_t i = 0; i < size; i += kLanes) store(values + i, load_half(source + i));
+  const bool is_keys = part == Part::kKeys;
+  const int64_t stride = is_keys ? kStep : kLanes;
+  target += is_keys ? block * kBlockSlots : block * kBlockSlots * head_dim;
+  for (int64_t i = 0; i < head_dim * kBlockSlots; i += 2 * kLanes) {
+    __builtin_prefetch(next + i, 0, 2);
+    store(target, load_half(source + i));
+    store(target + stride, load_half(source + i + kLanes));
+    target += 2 * stride;
   }
 }
 
@@ -88,7 +88,8 @@ inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, 
     const int64_t at = step_begin + block * kBlockSlots;
     if (at + kBlockSlots <= begin || at >= end) continue;
     const uint16_t* source = part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
-    widen_block(part, source, next_block(state, part, step_begin, block, table_end), state.kv.head_dim, block, state.shared);
+    const uint16_t* next = next_block(state, part, step_begin, block, table_end);
+    widen_block(part, source, next == nullptr ? source : next, state.kv.head_dim, block, state.shared);
   }
 }
 
@@ -108,7 +109,8 @@ inline void widen_own(const TaskState& state, Part part, const AttentionRow& row
     }
   }
   for (int block = visible.first / kBlockSlots; block <= visible.last / kBlockSlots; ++block) {
-    widen_block(part, state.gathered + block * state.kv.head_size(), nullptr, head_dim, block, state.own);
+    const uint16_t* source = state.gathered + block * state.kv.head_size();
+    widen_block(part, source, source, head_dim, block, state.own);
   }
 }
 
