@@ -25,7 +25,7 @@ Decoder::Decoder(DecoderConfig config, int num_threads, const KernelTable& kerne
     : config_(std::move(config)),
       kernels_(kernels),
       pool_(num_threads),
-      kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim),
+      kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim, config_.kv_cache_type),
       layers_(config_.layers.size()),
       attention_plan_({config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale}) {
   require(num_threads >= 1, "a decoder needs at least one thread");

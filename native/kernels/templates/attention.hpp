@@ -7,27 +7,12 @@
 #include <algorithm>
 
 #include "attention_tiles.hpp"
+#include "kv_blocks.hpp"
 
 namespace paceline::PACELINE_ISA {
 
-static_assert(kBlockSlots == kLanes);
 constexpr int kStepBlocks = kStep / kBlockSlots;
 constexpr float kLog2E = 1.44269504F;
-
-inline void store_kv(const KvView& kv, int64_t slot, const float* key, const float* value) {
-  const int64_t block = slot / kBlockSlots;
-  const int64_t offset = slot % kBlockSlots;
-  uint16_t rounded[kLanes];
-  for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
-    uint16_t* keys = kv.keys(block, head) + offset;
-    uint16_t* values = kv.values(block, head) + offset * kv.head_dim;
-    for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
-      store_half(rounded, load(key + head * kv.head_dim + d));
-      for (int64_t i = 0; i < kLanes; ++i) keys[(d + i) * kBlockSlots] = rounded[i];
-      store_half(values + d, load(value + head * kv.head_dim + d));
-    }
-  }
-}
 
 // A task at work: its scratch memory and what its queries see of the chunk at hand.
 struct TaskState {
@@ -40,34 +25,13 @@ struct TaskState {
   float* current;                   // as running
   float* shared;                    // [kStep][head_dim] floats of K or V: [head_dim][kStep] for K
   float* own;                       // the same for a row's own path
-  uint16_t* gathered;               // [kStepBlocks][block of a head]
+  uint8_t* gathered;                // [kStepBlocks][keys or values of a block]
   Visible visible[kMaxTaskQueries];  // of each row in the chunk at hand
 };
 
-// Which of the two a step is about.
-enum class Part { kKeys, kValues };
-
-inline const uint16_t* part_of(const KvView& kv, Part part, int64_t block, int64_t head) {
-  return part == Part::kKeys ? kv.keys(block, head) : kv.values(block, head);
-}
-
-// Makes one block's K or V floats, and asks for the memory of the block that comes a step later; `next` is `source` where
-// there is none.
-inline void widen_block(Part part, const uint16_t* source, const uint16_t* next, int64_t head_dim, int block, float* target) {
-  const bool is_keys = part == Part::kKeys;
-  const int64_t stride = is_keys ? kStep : kLanes;
-  target += is_keys ? block * kBlockSlots : block * kBlockSlots * head_dim;
-  for (int64_t i = 0; i < head_dim * kBlockSlots; i += 2 * kLanes) {
-    __builtin_prefetch(next + i, 0, 2);
-    store(target, load_half(source + i));
-    store(target + stride, load_half(source + i + kLanes));
-    target += 2 * stride;
-  }
-}
-
 // The block that will be widened one step after the step at `step_begin`, or null: after the keys of a chunk come its values,
 // and then the next chunk.
-inline const uint16_t* next_block(const TaskState& state, Part part, int64_t step_begin, int block, int64_t end) {
+inline const uint8_t* next_block(const TaskState& state, Part part, int64_t step_begin, int block, int64_t end) {
   const int64_t chunk_begin = step_begin / kChunk * kChunk;
   int64_t begin = step_begin + kStep;
   const int64_t chunk_end = std::min(chunk_begin + kChunk, end);
@@ -87,30 +51,28 @@ inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, 
   for (int block = 0; block < kStepBlocks; ++block) {
     const int64_t at = step_begin + block * kBlockSlots;
     if (at + kBlockSlots <= begin || at >= end) continue;
-    const uint16_t* source = part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
-    const uint16_t* next = next_block(state, part, step_begin, block, table_end);
-    widen_block(part, source, next == nullptr ? source : next, state.kv.head_dim, block, state.shared);
+    const uint8_t* source = part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
+    const uint8_t* next = next_block(state, part, step_begin, block, table_end);
+    widen_block(state.kv, part, source, next == nullptr ? source : next, block, state.shared);
   }
 }
 
 // The same for one row's visible positions, slot by slot.
 inline void widen_own(const TaskState& state, Part part, const AttentionRow& row, int64_t step_begin, Visible visible) {
-  const int64_t head_dim = state.kv.head_dim;
+  const KvView& kv = state.kv;
+  const auto gathered = [&](int64_t block) { return state.gathered + block * kv.part_bytes(); };
   for (int at = visible.first; at <= visible.last; ++at) {
     const int64_t slot = state.task.slot(row, step_begin + at);
-    const int64_t offset = slot % kBlockSlots;
-    const uint16_t* source = part_of(state.kv, part, slot / kBlockSlots, state.task.kv_head);
-    uint16_t* target = state.gathered + at / kBlockSlots * state.kv.head_size();
-    const int64_t target_offset = at % kBlockSlots;
+    const uint8_t* source = part_of(kv, part, slot / kBlockSlots, state.task.kv_head);
+    uint8_t* target = gathered(at / kBlockSlots);
     if (part == Part::kKeys) {
-      for (int64_t d = 0; d < head_dim; ++d) target[d * kBlockSlots + target_offset] = source[d * kBlockSlots + offset];
+      kv.copy_key(source, slot % kBlockSlots, target, at % kBlockSlots);
     } else {
-      std::memcpy(target + target_offset * head_dim, source + offset * head_dim, head_dim * sizeof(uint16_t));
+      kv.copy_value(source, slot % kBlockSlots, target, at % kBlockSlots);
     }
   }
-  for (int block = visible.first / kBlockSlots; block <= visible.last / kBlockSlots; ++block) {
-    const uint16_t* source = state.gathered + block * state.kv.head_size();
-    widen_block(part, source, source, head_dim, block, state.own);
+  for (int64_t block = visible.first / kBlockSlots; block <= visible.last / kBlockSlots; ++block) {
+    widen_block(kv, part, gathered(block), gathered(block), block, state.own);
   }
 }
 
@@ -241,7 +203,7 @@ inline TaskState start_task(const KvView& kv, const AttentionTask& task, float* 
   TaskState state{kv, task, (queries + tiles - 1) / tiles, scratch, {}, {}, {}, {}, {}, {}, {}};
   state.shared = state.packed + tiles * kQueryTile * kv.head_dim;
   state.own = state.shared + kStep * kv.head_dim;
-  state.gathered = reinterpret_cast<uint16_t*>(state.own + kStep * kv.head_dim);
+  state.gathered = reinterpret_cast<uint8_t*>(state.own + kStep * kv.head_dim);
   state.scores = state.own + kStep * kv.head_dim * 3 / 2;
   state.running = state.scores + queries * kChunk;
   state.current = state.running + queries * partial_size(kv.head_dim);
