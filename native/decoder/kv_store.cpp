@@ -22,12 +22,14 @@ void KvView::copy_key(const uint8_t* source, int64_t from, uint8_t* target, int6
     copy_column<uint16_t>(source, from, target, to, head_dim);
   } else {
     copy_column<uint8_t>(source, from, target, to, head_dim);
-    scales(target)[to] = scales(source)[from];
+    for (int64_t i = 0; i < num_key_scales(); ++i) {
+      scales(target)[i * kBlockSlots + to] = scales(source)[i * kBlockSlots + from];
+    }
   }
 }
 
 void KvView::copy_value(const uint8_t* source, int64_t from, uint8_t* target, int64_t to) const {
-  const int64_t size = head_dim * value_bytes();
+  const int64_t size = head_dim * element_bytes();
   std::memmove(target + to * size, source + from * size, size);
   if (type == KvCacheType::kQ8) scales(target)[to] = scales(source)[from];
 }
@@ -36,7 +38,7 @@ KvStore::KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim, KvC
   layout_.num_kv_heads = num_kv_heads;
   layout_.head_dim = head_dim;
   layout_.type = type;
-  layout_.block_stride = num_layers * 2 * num_kv_heads * layout_.part_bytes();
+  layout_.block_stride = num_layers * layout_.layer_bytes();
 }
 
 void KvStore::allocate(int64_t num_blocks) {
@@ -50,7 +52,7 @@ void KvStore::allocate(int64_t num_blocks) {
 
 KvView KvStore::layer(int64_t index) {
   KvView view = layout_;
-  view.base = data_.as<uint8_t>() + index * (block_size_bytes() / num_layers_);
+  view.base = data_.as<uint8_t>() + index * layout_.layer_bytes();
   return view;
 }
 

@@ -1,8 +1,9 @@
 // KV memory in blocks of 16 slots; one block holds all layers, so memory grows with use.
 //
 // Keys of a block lie transposed, [head_dim][16 slots]: scores of 16 positions are then lanes. Values lie [16 slots][head_dim].
-// They are stored as half precision, or as int8 with a scale for the head vector of each slot: x is about scale * integer,
-// scale = max|x| / 127, the integer is x * (127 / max|x|) rounded half to even. The scales, [16 slots], follow the integers.
+// They are stored as half precision, or as int8 with float scales behind the integers: x is about scale * integer, scale =
+// max|x| / 127, the integer is x * (127 / max|x|) rounded half to even. A value has one scale for its head vector: [16 slots]. A
+// key has one for each 16 of its elements, [head_dim / 16][16 slots], because the keys of some models have a few large ones.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 namespace paceline {
 
 constexpr int64_t kBlockSlots = 16;
+constexpr int64_t kKeyScaleElements = 16;
+constexpr int64_t kScaleBytes = 4;
 
 enum class KvCacheType { kF16, kQ8 };
 
@@ -25,16 +28,19 @@ struct KvView {
   int64_t head_dim = 0;
   KvCacheType type = KvCacheType::kF16;
 
-  int64_t value_bytes() const { return type == KvCacheType::kF16 ? 2 : 1; }
+  int64_t element_bytes() const { return type == KvCacheType::kF16 ? 2 : 1; }
   // Where the scales begin in the keys, or the values, of a head.
   int64_t integer_bytes() const { return head_dim * kBlockSlots; }
-  // Keys, or values, of a head in one block.
-  int64_t part_bytes() const {
-    const int64_t scales = type == KvCacheType::kF16 ? 0 : kBlockSlots * static_cast<int64_t>(sizeof(float));
-    return head_dim * kBlockSlots * value_bytes() + scales;
+  int64_t num_key_scales() const { return type == KvCacheType::kF16 ? 0 : head_dim / kKeyScaleElements; }
+  int64_t num_value_scales() const { return type == KvCacheType::kF16 ? 0 : 1; }
+  // Keys of a head in one block, and its values.
+  int64_t key_bytes() const { return kBlockSlots * (head_dim * element_bytes() + num_key_scales() * kScaleBytes); }
+  int64_t value_bytes() const { return kBlockSlots * (head_dim * element_bytes() + num_value_scales() * kScaleBytes); }
+  int64_t layer_bytes() const { return num_kv_heads * (key_bytes() + value_bytes()); }
+  uint8_t* keys(int64_t block, int64_t head) const { return base + block * block_stride + head * key_bytes(); }
+  uint8_t* values(int64_t block, int64_t head) const {
+    return base + block * block_stride + num_kv_heads * key_bytes() + head * value_bytes();
   }
-  uint8_t* keys(int64_t block, int64_t head) const { return base + block * block_stride + head * part_bytes(); }
-  uint8_t* values(int64_t block, int64_t head) const { return keys(block, num_kv_heads + head); }
   float* scales(uint8_t* part) const { return reinterpret_cast<float*>(part + integer_bytes()); }
   const float* scales(const uint8_t* part) const { return reinterpret_cast<const float*>(part + integer_bytes()); }
 

@@ -105,7 +105,7 @@ def test_q8_holds_more_and_drafts_do_not_change_its_text(tiny_pair):
         for kind, settings in (("f16", {}), ("q8", {}), ("q8", {"drafters": ()}))
     ]
     blocks = [engine.stats().num_blocks for engine in engines]
-    assert 1.8 * blocks[0] < blocks[1] < 2 * blocks[0]
+    assert 1.7 * blocks[0] < blocks[1] < 1.9 * blocks[0]
     drafted, plain = (engine.generate(["the riders"], sampling)[0] for engine in engines[1:])
     assert drafted.token_ids == plain.token_ids
     assert drafted.speculation.num_accepted_tokens > 0

@@ -108,18 +108,21 @@ def test_types_give_different_logits_of_about_the_same_value(gguf, text):
     assert np.abs(logits[0] - logits[1]).mean() < 0.15
 
 
-def test_q8_takes_a_byte_a_value_and_a_float_a_head_vector(gguf):
+def test_q8_takes_a_byte_an_element_and_a_float_a_scale(gguf):
     config = read_model_config(gguf)
     model = NativeModel(gguf, config, num_threads=1, kv_cache_type=KvCacheType.Q8)
-    vectors = 2 * BLOCK_SIZE * config.num_layers * config.num_kv_heads
-    assert model.kv.block_size_bytes == vectors * (config.head_dim + 4)
+    num_vectors = BLOCK_SIZE * config.num_layers * config.num_kv_heads
+    num_scales = config.head_dim // 16 + 1
+    assert model.kv.block_size_bytes == num_vectors * (2 * config.head_dim + 4 * num_scales)
     assert ReferenceModel(gguf, kv_cache_type=KvCacheType.Q8).kv.block_size_bytes == model.kv.block_size_bytes
 
 
-def test_q8_rounds_to_half_a_step_and_keeps_zeros():
+@pytest.mark.parametrize("scale_elements", [16, 64])
+def test_q8_rounds_to_half_a_step_and_keeps_zeros(scale_elements):
     vectors = np.random.default_rng(0).standard_normal((5, 3, 64)).astype(np.float32)
     vectors[1, 2] = 0
-    rounded = load_vectors(store_vectors(vectors, KvCacheType.Q8), KvCacheType.Q8)
-    step = np.abs(vectors).max(axis=-1, keepdims=True) / 127
+    rounded = load_vectors(store_vectors(vectors, KvCacheType.Q8, scale_elements), KvCacheType.Q8)
+    runs = np.abs(vectors).reshape(5, 3, -1, scale_elements)
+    step = np.repeat(runs.max(axis=-1) / 127, scale_elements, axis=-1)
     assert (np.abs(rounded - vectors) <= 0.501 * step).all()
     assert not rounded[1, 2].any()

@@ -60,7 +60,7 @@ inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, 
 // The same for one row's visible positions, slot by slot.
 inline void widen_own(const TaskState& state, Part part, const AttentionRow& row, int64_t step_begin, Visible visible) {
   const KvView& kv = state.kv;
-  const auto gathered = [&](int64_t block) { return state.gathered + block * kv.part_bytes(); };
+  const auto gathered = [&](int64_t block) { return state.gathered + block * (part == Part::kKeys ? kv.key_bytes() : kv.value_bytes()); };
   for (int at = visible.first; at <= visible.last; ++at) {
     const int64_t slot = state.task.slot(row, step_begin + at);
     const uint8_t* source = part_of(kv, part, slot / kBlockSlots, state.task.kv_head);

@@ -24,21 +24,33 @@ inline void store_half_head(const KvView& kv, Part part, int64_t offset, const f
   }
 }
 
-inline void store_q8_head(const KvView& kv, Part part, int64_t offset, const float* source, uint8_t* target) {
+// Rounds `count` elements to int8 and returns their scale.
+inline float round_q8(const float* source, int64_t count, int8_t* rounded) {
   F32x16 magnitudes = absolute(load(source));
-  for (int64_t d = kLanes; d < kv.head_dim; d += kLanes) magnitudes = maximum(absolute(load(source + d)), magnitudes);
+  for (int64_t d = kLanes; d < count; d += kLanes) magnitudes = maximum(absolute(load(source + d)), magnitudes);
   const float largest = reduce_maximum(magnitudes);
   const float inverse = 127.0F / largest;
   const bool is_zero = inverse > 3.4e38F;  // the division by zero, or nearly zero, gives infinity
-  kv.scales(target)[offset] = is_zero ? 0.0F : largest / 127.0F;
   const F32x16 factor = broadcast(is_zero ? 0.0F : inverse);
-  int8_t rounded[kLanes];
-  for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
-    store_as_int8(rounded, round_to_int(multiply(load(source + d), factor)));
-    for (int64_t i = 0; part == Part::kKeys && i < kLanes; ++i) {
+  for (int64_t d = 0; d < count; d += kLanes) {
+    store_as_int8(rounded + d, round_to_int(multiply(load(source + d), factor)));
+  }
+  return is_zero ? 0.0F : largest / 127.0F;
+}
+
+inline void store_q8_head(const KvView& kv, Part part, int64_t offset, const float* source, uint8_t* target) {
+  static_assert(kKeyScaleElements == kLanes);
+  if (part == Part::kValues) {
+    kv.scales(target)[offset] = round_q8(source, kv.head_dim, reinterpret_cast<int8_t*>(target) + offset * kv.head_dim);
+    return;
+  }
+  int8_t rounded[kKeyScaleElements];
+  for (int64_t run = 0; run < kv.num_key_scales(); ++run) {
+    const int64_t d = run * kKeyScaleElements;
+    kv.scales(target)[run * kBlockSlots + offset] = round_q8(source + d, kKeyScaleElements, rounded);
+    for (int64_t i = 0; i < kKeyScaleElements; ++i) {
       target[(d + i) * kBlockSlots + offset] = static_cast<uint8_t>(rounded[i]);
     }
-    if (part == Part::kValues) std::memcpy(target + offset * kv.head_dim + d, rounded, sizeof(rounded));
   }
 }
 
@@ -70,10 +82,13 @@ inline void widen_half(const KvView& kv, const uint8_t* source, const uint8_t* n
 inline F32x16 load_q8(const uint8_t* source, F32x16 scale) { return multiply(to_float(load_signed_bytes(source)), scale); }
 
 inline void widen_q8_keys(const KvView& kv, const uint8_t* source, const uint8_t* next, float* target) {
-  const F32x16 scales = load(kv.scales(source));
-  for (int64_t d = 0; d < kv.head_dim; ++d) {
-    if (d % 4 == 0) __builtin_prefetch(next + d * kLanes, 0, 2);
-    store(target + d * kStep, load_q8(source + d * kLanes, scales));
+  for (int64_t run = 0; run < kv.num_key_scales(); ++run) {
+    const F32x16 scales = load(kv.scales(source) + run * kBlockSlots);
+    __builtin_prefetch(kv.scales(next) + run * kBlockSlots, 0, 2);
+    for (int64_t d = run * kKeyScaleElements; d < (run + 1) * kKeyScaleElements; ++d) {
+      if (d % 4 == 0) __builtin_prefetch(next + d * kLanes, 0, 2);
+      store(target + d * kStep, load_q8(source + d * kLanes, scales));
+    }
   }
 }
 

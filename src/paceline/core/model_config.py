@@ -14,7 +14,7 @@ class RopeStyle(enum.StrEnum):
 
 
 class KvCacheType(enum.StrEnum):
-    """How K and V are stored: half precision, or int8 with a float scale for each head vector of a position."""
+    """How K and V are stored: half precision, or int8 with a float scale for a value vector and each 16 of a key."""
 
     F16 = "f16"
     Q8 = "q8"

@@ -30,6 +30,7 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 
 _FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+KEY_SCALE_ELEMENTS = 16
 
 
 class ActivationRounding(enum.StrEnum):
@@ -50,78 +51,90 @@ class ReferenceKvStore:
         self.block_size = block_size
         self._type = kv_cache_type
         self._shape = (config.num_layers, config.num_kv_heads)
-        self._vector = vector_dtype(config.head_dim, kv_cache_type)
+        self._scale_elements = (KEY_SCALE_ELEMENTS, config.head_dim)  # of K and V
+        self._head_dim = config.head_dim
         self.allocate(0)
 
     @property
     def num_blocks(self) -> int:
         """Blocks allocated."""
-        return self._stored.shape[2] // self.block_size
+        return self._stored[0].shape[1] // self.block_size
 
     @property
     def block_size_bytes(self) -> int:
         """Memory of one block over all layers, K and V."""
         num_layers, num_kv_heads = self._shape
-        return 2 * num_layers * self.block_size * num_kv_heads * self._vector.itemsize
+        return num_layers * self.block_size * num_kv_heads * sum(part.itemsize for part in self._stored)
 
     def allocate(self, num_blocks: int) -> None:
         """Replaces the store by an empty one."""
         num_layers, num_kv_heads = self._shape
-        self._stored = np.zeros((2, num_layers, num_blocks * self.block_size, num_kv_heads), self._vector)
+        shape = (num_layers, num_blocks * self.block_size, num_kv_heads)
+        self._stored = [
+            np.zeros(shape, vector_dtype(self._head_dim, self._type, elements)) for elements in self._scale_elements
+        ]
 
     def store(self, layer: int, slots: Int32Array, keys: Float32Array, values: Float32Array) -> None:
         """Writes `keys` and `values` [slots, kv heads, head_dim]."""
-        for part, vectors in enumerate((keys, values)):
-            self._stored[part, layer, slots] = store_vectors(vectors, self._type)
+        for part, vectors, elements in zip(self._stored, (keys, values), self._scale_elements, strict=True):
+            part[layer, slots] = store_vectors(vectors, self._type, elements)
 
     def load(self, layer: int, slots: Int32Array) -> tuple[Float32Array, Float32Array]:
         """Keys and values of `slots`, [slots, kv heads, head_dim] each."""
-        keys, values = (load_vectors(self._stored[part, layer, slots], self._type) for part in (0, 1))
+        keys, values = (load_vectors(part[layer, slots], self._type) for part in self._stored)
         return keys, values
 
     def move(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies slots (source, destination) in order."""
         for source, destination in pairs:
-            self._stored[:, :, destination] = self._stored[:, :, source]
+            for part in self._stored:
+                part[:, destination] = part[:, source]
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies blocks (source, destination) in order."""
         for source, destination in pairs:
-            self._stored[:, :, self._slots(destination)] = self._stored[:, :, self._slots(source)]
+            for part in self._stored:
+                part[:, self._slots(destination)] = part[:, self._slots(source)]
 
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes: all of K, then all of V."""
-        return np.ascontiguousarray(self._stored[:, :, self._slots(block_id)]).reshape(-1).view(np.uint8)
+        parts = [np.ascontiguousarray(part[:, self._slots(block_id)]) for part in self._stored]
+        return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
 
     def write_block(self, block_id: int, data: npt.NDArray[np.uint8]) -> None:
         """Restores what `read_block` returned."""
-        num_layers, num_kv_heads = self._shape
-        block = data.view(self._vector).reshape(2, num_layers, self.block_size, num_kv_heads)
-        self._stored[:, :, self._slots(block_id)] = block
+        begin = 0
+        for part in self._stored:
+            block = part[:, self._slots(block_id)]
+            block[...] = data[begin : begin + block.nbytes].view(part.dtype).reshape(block.shape)
+            begin += block.nbytes
 
     def _slots(self, block_id: int) -> slice:
         return slice(block_id * self.block_size, (block_id + 1) * self.block_size)
 
 
-def vector_dtype(head_dim: int, kv_cache_type: KvCacheType) -> np.dtype[np.void]:
-    """A head vector as it is stored: halves, or a scale and int8."""
+def vector_dtype(head_dim: int, kv_cache_type: KvCacheType, scale_elements: int) -> np.dtype[np.void]:
+    """A head vector as it is stored: halves, or int8 with a scale for each `scale_elements` of them."""
     if kv_cache_type is KvCacheType.F16:
         return np.dtype([("halves", np.float16, (head_dim,))])
-    return np.dtype([("scale", np.float32), ("integers", np.int8, (head_dim,))])
+    num_scales = head_dim // scale_elements
+    return np.dtype([("scales", np.float32, (num_scales, 1)), ("integers", np.int8, (num_scales, scale_elements))])
 
 
-def store_vectors(vectors: Float32Array, kv_cache_type: KvCacheType) -> npt.NDArray[np.void]:
-    """Rounds vectors [..., head_dim] to float16, or to int8 with a scale of largest magnitude / 127 (ties to even)."""
-    stored = np.zeros(vectors.shape[:-1], vector_dtype(vectors.shape[-1], kv_cache_type))
+def store_vectors(vectors: Float32Array, kv_cache_type: KvCacheType, scale_elements: int) -> npt.NDArray[np.void]:
+    """Rounds vectors [..., head_dim] to float16, or to int8 with scales of largest magnitude / 127 (ties to even)."""
+    dtype = vector_dtype(vectors.shape[-1], kv_cache_type, scale_elements)
+    stored = np.zeros(vectors.shape[:-1], dtype)
     if kv_cache_type is KvCacheType.F16:
         stored["halves"] = vectors
         return stored
-    largest = np.abs(vectors).max(axis=-1)
+    runs = vectors.reshape(stored["integers"].shape)
+    largest = np.abs(runs).max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.float32(127) / largest
     is_usable = np.isfinite(inverse)
-    stored["scale"] = np.where(is_usable, largest / np.float32(127), 0)
-    stored["integers"] = np.rint(vectors * np.where(is_usable, inverse, np.float32(0))[..., None])
+    stored["scales"] = np.where(is_usable, largest / np.float32(127), 0)
+    stored["integers"] = np.rint(runs * np.where(is_usable, inverse, np.float32(0)))
     return stored
 
 
@@ -130,8 +143,8 @@ def load_vectors(stored: npt.NDArray[np.void], kv_cache_type: KvCacheType) -> Fl
     if kv_cache_type is KvCacheType.F16:
         halves: Float32Array = stored["halves"].astype(np.float32)
         return halves
-    scaled: Float32Array = stored["integers"].astype(np.float32) * stored["scale"][..., None]
-    return scaled
+    scaled: Float32Array = stored["integers"].astype(np.float32) * stored["scales"]
+    return scaled.reshape(*stored.shape, -1)
 
 
 class ReferenceModel:
