@@ -1,7 +1,7 @@
 // One forward pass of a llama-family decoder over the rows of a batch.
 //
 // Architectures differ by options and by which tensors exist. Every row is computed by functions of that row alone; threads
-// share out columns, rows or (row, KV head) pairs, never the inside of a reduction.
+// share out columns, rows or attention tasks, never the inside of a reduction other than at the chunk borders of attention.
 #pragma once
 
 #include <memory>
