@@ -100,6 +100,7 @@ void bind_config(nb::module_& module) {
       .value("POST_ATTENTION_NORM", Vector::kPostAttentionNorm)
       .value("FFN_NORM", Vector::kFfnNorm)
       .value("POST_FFN_NORM", Vector::kPostFfnNorm);
+  nb::enum_<KvCacheType>(module, "KvCacheType").value("F16", KvCacheType::kF16).value("Q8", KvCacheType::kQ8);
   nb::class_<DecoderConfig>(module, "DecoderConfig")
       .def(nb::init<>())
       .def_rw("hidden_size", &DecoderConfig::hidden_size)
@@ -113,6 +114,7 @@ void bind_config(nb::module_& module) {
       .def_rw("attention_scale", &DecoderConfig::attention_scale)
       .def_rw("embedding_scale", &DecoderConfig::embedding_scale)
       .def_rw("activation", &DecoderConfig::activation)
+      .def_rw("kv_cache_type", &DecoderConfig::kv_cache_type)
       .def(
           "add_rope",
           [](DecoderConfig& config, RopeStyle style, std::vector<double> inverse_frequencies, double magnitude) {

@@ -6,8 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "decoder/attention_row.hpp"
-
 namespace paceline {
 namespace {
 
@@ -27,8 +25,9 @@ Decoder::Decoder(DecoderConfig config, int num_threads, const KernelTable& kerne
     : config_(std::move(config)),
       kernels_(kernels),
       pool_(num_threads),
-      kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim),
-      layers_(config_.layers.size()) {
+      kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim, config_.kv_cache_type),
+      layers_(config_.layers.size()),
+      attention_plan_({config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale}) {
   require(num_threads >= 1, "a decoder needs at least one thread");
   require(config_.head_dim > 0 && config_.head_dim % 16 == 0, "head_dim must be a multiple of 16");
   require(config_.num_heads % config_.num_kv_heads == 0, "heads must be a multiple of KV heads");
@@ -220,30 +219,6 @@ void Decoder::finish_query_key_value(const Batch& batch, int64_t layer, int64_t 
   kernels_.store_kv(view, batch.slots[row], key, value);
 }
 
-void Decoder::attend_rows(const Batch& batch, int64_t layer) {
-  const KvView view = kv_.layer(layer);
-  const int64_t group = config_.num_heads / config_.num_kv_heads;
-  const int64_t window = config_.layers[layer].sliding_window;
-  pool_.parallel_for(batch.num_rows() * config_.num_kv_heads, 1, [&](int64_t begin, int64_t end) {
-    thread_local std::vector<float> scratch;
-    scratch.resize(attention_scratch(config_.head_dim));
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t row = item / config_.num_kv_heads;
-      const int64_t kv_head = item % config_.num_kv_heads;
-      AttentionRow visible;
-      visible.block_table = batch.block_tables.data() + batch.sequence_indices[row] * batch.max_blocks;
-      visible.path = batch.path_slots.data() + batch.path_offsets[row];
-      visible.position = batch.positions[row];
-      visible.base = visible.position + 1 - batch.path_length(row);
-      visible.begin = window > 0 ? std::max(visible.position + 1 - window, int64_t{0}) : 0;
-      visible.scale = config_.attention_scale;
-      const int64_t offset = row * config_.query_size() + kv_head * group * config_.head_dim;
-      kernels_.attend(view, visible, kv_head, group, work_.query.as<float>() + offset, scratch.data(),
-                      work_.attention.as<float>() + offset);
-    }
-  });
-}
-
 void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   const LayerWeights& weights = layers_[layer];
   const int64_t num_rows = batch.num_rows();
@@ -256,7 +231,8 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) finish_query_key_value(batch, layer, row, view);
   });
-  attend_rows(batch, layer);
+  attention_plan_.run(batch, view, config_.layers[layer].sliding_window, work_.query.as<float>(),
+                      work_.attention.as<float>(), kernels_, pool_);
   float* projected = work_.projected.as<float>();
   multiply(work_.attention.as<float>(), num_rows, {{&weights[Matrix::kAttentionOutput], projected}});
   add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);

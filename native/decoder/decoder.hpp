@@ -1,12 +1,13 @@
 // One forward pass of a llama-family decoder over the rows of a batch.
 //
 // Architectures differ by options and by which tensors exist. Every row is computed by functions of that row alone; threads
-// share out columns, rows or (row, KV head) pairs, never the inside of a reduction.
+// share out columns, rows or attention tasks, never the inside of a reduction other than at the chunk borders of attention.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "decoder/attention_plan.hpp"
 #include "decoder/batch.hpp"
 #include "decoder/decoder_config.hpp"
 #include "decoder/kv_store.hpp"
@@ -54,7 +55,6 @@ class Decoder {
   void feed_forward_layer(int64_t num_rows, int64_t layer);
   void finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view);
   void rotate(float* heads, int64_t num_heads, int64_t rope, int64_t position) const;
-  void attend_rows(const Batch& batch, int64_t layer);
   void project_logits(const Batch& batch);
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
@@ -78,6 +78,7 @@ class Decoder {
   EmbeddingTable embedding_;
   std::vector<RopeTable> rope_tables_;
   Workspace work_;
+  AttentionPlan attention_plan_;
 };
 
 }  // namespace paceline

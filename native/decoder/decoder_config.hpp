@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "decoder/kv_store.hpp"
 #include "paceline/packed_matrix.hpp"
 
 namespace paceline {
@@ -35,6 +36,7 @@ struct DecoderConfig {
   float attention_scale = 0.0F;
   float embedding_scale = 1.0F;
   Activation activation = Activation::kSilu;
+  KvCacheType kv_cache_type = KvCacheType::kF16;
   std::vector<RopeOptions> ropes;
   std::vector<LayerOptions> layers;
 

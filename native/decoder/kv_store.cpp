@@ -6,13 +6,40 @@
 #include <stdexcept>
 
 namespace paceline {
+namespace {
 
-KvStore::KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim)
-    : num_layers_(num_layers),
-      num_kv_heads_(num_kv_heads),
-      head_dim_(head_dim),
-      layer_halves_(2 * num_kv_heads * head_dim * kBlockSlots),
-      block_halves_(num_layers * layer_halves_) {}
+template <class Integer>
+void copy_column(const uint8_t* source, int64_t from, uint8_t* target, int64_t to, int64_t head_dim) {
+  const Integer* column = reinterpret_cast<const Integer*>(source) + from;
+  Integer* copy = reinterpret_cast<Integer*>(target) + to;
+  for (int64_t d = 0; d < head_dim; ++d) copy[d * kBlockSlots] = column[d * kBlockSlots];
+}
+
+}  // namespace
+
+void KvView::copy_key(const uint8_t* source, int64_t from, uint8_t* target, int64_t to) const {
+  if (type == KvCacheType::kF16) {
+    copy_column<uint16_t>(source, from, target, to, head_dim);
+  } else {
+    copy_column<uint8_t>(source, from, target, to, head_dim);
+    for (int64_t i = 0; i < num_key_scales(); ++i) {
+      scales(target)[i * kBlockSlots + to] = scales(source)[i * kBlockSlots + from];
+    }
+  }
+}
+
+void KvView::copy_value(const uint8_t* source, int64_t from, uint8_t* target, int64_t to) const {
+  const int64_t size = head_dim * element_bytes();
+  std::memmove(target + to * size, source + from * size, size);
+  if (type == KvCacheType::kQ8) scales(target)[to] = scales(source)[from];
+}
+
+KvStore::KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim, KvCacheType type) : num_layers_(num_layers) {
+  layout_.num_kv_heads = num_kv_heads;
+  layout_.head_dim = head_dim;
+  layout_.type = type;
+  layout_.block_stride = num_layers * layout_.layer_bytes();
+}
 
 void KvStore::allocate(int64_t num_blocks) {
   if (num_blocks < 0) throw std::invalid_argument("a KV store cannot have a negative number of blocks");
@@ -24,20 +51,21 @@ void KvStore::allocate(int64_t num_blocks) {
 }
 
 KvView KvStore::layer(int64_t index) {
-  return {data_.as<uint16_t>() + index * layer_halves_, block_halves_, num_kv_heads_, head_dim_};
+  KvView view = layout_;
+  view.base = data_.as<uint8_t>() + index * layout_.layer_bytes();
+  return view;
 }
 
 void KvStore::move_slot(int64_t source, int64_t destination) {
+  const int64_t source_block = source / kBlockSlots;
+  const int64_t block = destination / kBlockSlots;
   const int64_t from = source % kBlockSlots;
   const int64_t to = destination % kBlockSlots;
   for (int64_t index = 0; index < num_layers_; ++index) {
     const KvView view = layer(index);
-    for (int64_t head = 0; head < num_kv_heads_; ++head) {
-      const uint16_t* source_keys = view.keys(source / kBlockSlots, head) + from;
-      uint16_t* destination_keys = view.keys(destination / kBlockSlots, head) + to;
-      for (int64_t d = 0; d < head_dim_; ++d) destination_keys[d * kBlockSlots] = source_keys[d * kBlockSlots];
-      std::memmove(view.values(destination / kBlockSlots, head) + to * head_dim_,
-                   view.values(source / kBlockSlots, head) + from * head_dim_, head_dim_ * sizeof(uint16_t));
+    for (int64_t head = 0; head < view.num_kv_heads; ++head) {
+      view.copy_key(view.keys(source_block, head), from, view.keys(block, head), to);
+      view.copy_value(view.values(source_block, head), from, view.values(block, head), to);
     }
   }
 }

@@ -1,6 +1,9 @@
-// KV memory in blocks of 16 slots, stored as half precision; one block holds all layers, so memory grows with use.
+// KV memory in blocks of 16 slots; one block holds all layers, so memory grows with use.
 //
 // Keys of a block lie transposed, [head_dim][16 slots]: scores of 16 positions are then lanes. Values lie [16 slots][head_dim].
+// They are stored as half precision, or as int8 with float scales behind the integers: x is about scale * integer, scale =
+// max|x| / 127, the integer is x * (127 / max|x|) rounded half to even. A value has one scale for its head vector: [16 slots]. A
+// key has one for each 16 of its elements, [head_dim / 16][16 slots], because the keys of some models have a few large ones.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +15,50 @@
 namespace paceline {
 
 constexpr int64_t kBlockSlots = 16;
+constexpr int64_t kKeyScaleElements = 16;
+constexpr int64_t kScaleBytes = 4;
+
+enum class KvCacheType { kF16, kQ8 };
 
 // One layer's keys and values.
 struct KvView {
-  uint16_t* base = nullptr;  // the layer's part of block 0
-  int64_t block_stride = 0;  // halves from one block to the next
+  uint8_t* base = nullptr;   // the layer's part of block 0
+  int64_t block_stride = 0;  // bytes from one block to the next
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  KvCacheType type = KvCacheType::kF16;
 
-  int64_t head_size() const { return head_dim * kBlockSlots; }
-  uint16_t* keys(int64_t block, int64_t head) const { return base + block * block_stride + head * head_size(); }
-  uint16_t* values(int64_t block, int64_t head) const { return keys(block, num_kv_heads + head); }
+  int64_t element_bytes() const { return type == KvCacheType::kF16 ? 2 : 1; }
+  // Where the scales begin in the keys, or the values, of a head.
+  int64_t integer_bytes() const { return head_dim * kBlockSlots; }
+  int64_t num_key_scales() const { return type == KvCacheType::kF16 ? 0 : head_dim / kKeyScaleElements; }
+  int64_t num_value_scales() const { return type == KvCacheType::kF16 ? 0 : 1; }
+  // Keys of a head in one block, and its values.
+  int64_t key_bytes() const { return kBlockSlots * (head_dim * element_bytes() + num_key_scales() * kScaleBytes); }
+  int64_t value_bytes() const { return kBlockSlots * (head_dim * element_bytes() + num_value_scales() * kScaleBytes); }
+  int64_t layer_bytes() const { return num_kv_heads * (key_bytes() + value_bytes()); }
+  uint8_t* keys(int64_t block, int64_t head) const { return base + block * block_stride + head * key_bytes(); }
+  uint8_t* values(int64_t block, int64_t head) const {
+    return base + block * block_stride + num_kv_heads * key_bytes() + head * value_bytes();
+  }
+  float* scales(uint8_t* part) const { return reinterpret_cast<float*>(part + integer_bytes()); }
+  const float* scales(const uint8_t* part) const { return reinterpret_cast<const float*>(part + integer_bytes()); }
+
+  // Copies a slot's key or value between parts of blocks.
+  void copy_key(const uint8_t* source, int64_t from, uint8_t* target, int64_t to) const;
+  void copy_value(const uint8_t* source, int64_t from, uint8_t* target, int64_t to) const;
 };
 
 class KvStore {
  public:
-  KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim);
+  KvStore(int64_t num_layers, int64_t num_kv_heads, int64_t head_dim, KvCacheType type);
 
   // Replaces the memory by `num_blocks` empty blocks; throws std::bad_alloc.
   void allocate(int64_t num_blocks);
   int64_t num_blocks() const { return num_blocks_; }
   int64_t num_slots() const { return num_blocks_ * kBlockSlots; }
-  int64_t block_size_bytes() const { return block_halves_ * static_cast<int64_t>(sizeof(uint16_t)); }
-  uint16_t* block(int64_t index) { return data_.as<uint16_t>() + index * block_halves_; }
+  int64_t block_size_bytes() const { return layout_.block_stride; }
+  uint8_t* block(int64_t index) { return data_.as<uint8_t>() + index * block_size_bytes(); }
   KvView layer(int64_t index);
 
   void move_slot(int64_t source, int64_t destination);
@@ -42,10 +66,7 @@ class KvStore {
 
  private:
   int64_t num_layers_;
-  int64_t num_kv_heads_;
-  int64_t head_dim_;
-  int64_t layer_halves_;
-  int64_t block_halves_;
+  KvView layout_;  // of layer 0, without its memory
   int64_t num_blocks_ = 0;
   AlignedBuffer data_;
 };

@@ -8,6 +8,7 @@ namespace paceline::PACELINE_ISA {
 void fill_attention_kernels(KernelTable& table) {
   table.store_kv = store_kv;
   table.attend = attend;
+  table.merge_partials = merge_partials;
 }
 
 }  // namespace paceline::PACELINE_ISA

@@ -78,6 +78,10 @@ class Vector(enum.Enum):
     FFN_NORM = 7
     POST_FFN_NORM = 8
 
+class KvCacheType(enum.Enum):
+    F16 = 0
+    Q8 = 1
+
 class DecoderConfig:
     hidden_size: int
     num_heads: int
@@ -90,6 +94,7 @@ class DecoderConfig:
     attention_scale: float
     embedding_scale: float
     activation: Activation
+    kv_cache_type: KvCacheType
     def __init__(self) -> None: ...
     def add_rope(self, style: RopeStyle, inverse_frequencies: Sequence[float], magnitude: float) -> None: ...
     def add_layer(self, rope_table: int, sliding_window: int) -> None: ...

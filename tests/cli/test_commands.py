@@ -155,6 +155,7 @@ def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> N
 
 def test_serve_answers_and_ends_with_sigterm(tiny_pair: TinyPair, tmp_path: Path) -> None:
     arguments = [str(COMMAND), "serve", str(tiny_pair.target), "--port", "0", "--threads", "1", "--log-format", "json"]
+    arguments += ["--kv-cache-type", "q8"]
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path)}
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None

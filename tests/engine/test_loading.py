@@ -98,6 +98,19 @@ def test_an_engine_from_files_answers(tiny_pair):
     assert completion.speculation.num_accepted_tokens > 0
 
 
+def test_q8_holds_more_and_drafts_do_not_change_its_text(tiny_pair):
+    num_bytes, sampling = 1 * MIB, SamplingParams(max_tokens=40, temperature=0.0)
+    engines = [
+        Engine(config_of(tiny_pair, kv_cache_type=kind, kv_cache_size_bytes=num_bytes, max_batch_size=64, **settings))
+        for kind, settings in (("f16", {}), ("q8", {}), ("q8", {"drafters": ()}))
+    ]
+    blocks = [engine.stats().num_blocks for engine in engines]
+    assert 1.7 * blocks[0] < blocks[1] < 1.9 * blocks[0]
+    drafted, plain = (engine.generate(["the riders"], sampling)[0] for engine in engines[1:])
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.speculation.num_accepted_tokens > 0
+
+
 def test_the_context_is_cut_to_the_models_unless_asked_for(tmp_path):
     path = write_tiny_gguf(tmp_path / "short.gguf", "llama", "Q4_K", context_length=64)
     assert Engine(EngineConfig(model=str(path), num_threads=1)).context_window_size == 64

@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-struct KvView;        // native/decoder/kv_store.hpp
-struct AttentionRow;  // native/decoder/attention_row.hpp
+struct KvView;         // native/decoder/kv_store.hpp
+struct AttentionTask;  // native/decoder/attention_task.hpp
 
 struct KernelTable {
   const char* name;
@@ -46,8 +46,10 @@ struct KernelTable {
 
   // Attention --------------------------------------------------------------------------------------------------------------
   void (*store_kv)(const KvView& kv, int64_t slot, const float* key, const float* value);
-  void (*attend)(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t num_queries, const float* queries,
-                 float* scratch, float* out);
+  // `scratch`: attention_scratch(task.num_queries(), head_dim) floats, aligned to 64 bytes.
+  void (*attend)(const KvView& kv, const AttentionTask& task, float* scratch);
+  // Finishes one row of a task whose chunks were left in `task.partials`.
+  void (*merge_partials)(const AttentionTask& task, int64_t row, int64_t head_dim);
 };
 
 // The table called `name` ("scalar", "avx2", "avx512", "amx"), or null where this processor cannot run it.

@@ -1,201 +1,255 @@
-// Attention of one row and one KV head over its visible positions, chunk by chunk on an absolute grid.
+// Attention of a task's rows, chunk by chunk on an absolute grid of positions.
 //
-// Each chunk gives a maximum, a sum and a weighted value that depend on its visible positions alone; chunks are merged in
-// the order of positions. Scores are chains over head_dim with positions as lanes, values are chains over positions with
-// head_dim as lanes: no result depends on where K and V lie or on what else is in the step.
+// Within a chunk, K and V of 64 positions at a time are made floats once and then meet all queries that see them. Rows whose
+// own path lies in those positions gather theirs and are computed apart; the numbers are the same either way.
 #pragma once
 
 #include <algorithm>
 
-#include "decoder/attention_row.hpp"
-#include "vector.hpp"
+#include "attention_tiles.hpp"
+#include "kv_blocks.hpp"
 
 namespace paceline::PACELINE_ISA {
 
-constexpr int kTiles = kChunk / kLanes;
-static_assert(kBlockSlots == kLanes);
+constexpr int kStepBlocks = kStep / kBlockSlots;
+constexpr float kLog2E = 1.44269504F;
 
-inline void store_kv(const KvView& kv, int64_t slot, const float* key, const float* value) {
-  const int64_t block = slot / kBlockSlots;
-  const int64_t offset = slot % kBlockSlots;
-  uint16_t rounded[kLanes];
-  for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
-    uint16_t* keys = kv.keys(block, head) + offset;
-    uint16_t* values = kv.values(block, head) + offset * kv.head_dim;
-    for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
-      store_half(rounded, load(key + head * kv.head_dim + d));
-      for (int64_t i = 0; i < kLanes; ++i) keys[(d + i) * kBlockSlots] = rounded[i];
-      store_half(values + d, load(value + head * kv.head_dim + d));
-    }
-  }
-}
-
-// Where a chunk's tiles of 16 positions are read from. `first` and `last` bound the visible positions within the chunk.
-struct Chunk {
-  const uint16_t* keys[kTiles];    // [head_dim][16]
-  const uint16_t* values[kTiles];  // [16][head_dim]
-  int first;
-  int last;
+// A task at work: its scratch memory and what its queries see of the chunk at hand.
+struct TaskState {
+  const KvView& kv;
+  const AttentionTask& task;
+  int64_t tile_queries;             // queries of a tile; the last may have fewer
+  float* packed;                    // [tiles][head_dim][kQueryTile], scaled
+  float* scores;                    // [queries][kChunk]
+  float* running;                   // [queries][partial_size]
+  float* current;                   // as running
+  float* shared;                    // [kStep][head_dim] floats of K or V: [head_dim][kStep] for K
+  float* own;                       // the same for a row's own path
+  uint8_t* gathered;                // [kStepBlocks][keys or values of a block]
+  Visible visible[kMaxTaskQueries];  // of each row in the chunk at hand
 };
 
-// Copies the visible slots of one tile that the row's path takes part in, so that it reads like a block.
-inline void gather_tile(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t tile_begin,
-                        uint16_t* keys, uint16_t* values) {
-  const int64_t end = std::min(tile_begin + kLanes, row.position + 1);
-  for (int64_t at = std::max(tile_begin, row.begin); at < end; ++at) {
-    const int64_t slot = row.slot(at);
-    const uint16_t* source = kv.keys(slot / kBlockSlots, kv_head) + slot % kBlockSlots;
-    for (int64_t d = 0; d < kv.head_dim; ++d) keys[d * kLanes + at - tile_begin] = source[d * kBlockSlots];
-    const uint16_t* source_values = kv.values(slot / kBlockSlots, kv_head) + slot % kBlockSlots * kv.head_dim;
-    std::memcpy(values + (at - tile_begin) * kv.head_dim, source_values, kv.head_dim * sizeof(uint16_t));
+// The block that will be widened one step after the step at `step_begin`, or null: after the keys of a chunk come its values,
+// and then the next chunk.
+inline const uint8_t* next_block(const TaskState& state, Part part, int64_t step_begin, int block, int64_t end) {
+  const int64_t chunk_begin = step_begin / kChunk * kChunk;
+  int64_t begin = step_begin + kStep;
+  const int64_t chunk_end = std::min(chunk_begin + kChunk, end);
+  if (begin >= chunk_end && part == Part::kKeys) {
+    part = Part::kValues;
+    begin = chunk_begin;
+  } else if (begin >= chunk_end) {
+    part = Part::kKeys;
+  }
+  const int64_t at = begin + block * kBlockSlots;
+  if (at >= end) return nullptr;
+  return part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
+}
+
+// Positions [begin, end) of the step that follow the block table, as floats.
+inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, int64_t begin, int64_t end, int64_t table_end) {
+  for (int block = 0; block < kStepBlocks; ++block) {
+    const int64_t at = step_begin + block * kBlockSlots;
+    if (at + kBlockSlots <= begin || at >= end) continue;
+    const uint8_t* source = part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
+    const uint8_t* next = next_block(state, part, step_begin, block, table_end);
+    widen_block(state.kv, part, source, next == nullptr ? source : next, block, state.shared);
   }
 }
 
-inline Chunk find_chunk(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t chunk_begin,
-                        uint16_t* gathered) {
-  Chunk chunk;
-  chunk.first = static_cast<int>(std::max(row.begin - chunk_begin, int64_t{0}));
-  chunk.last = static_cast<int>(std::min(row.position - chunk_begin, kChunk - 1));
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const int64_t begin = chunk_begin + tile * kLanes;
-    const bool is_visible = tile * kLanes <= chunk.last && (tile + 1) * kLanes > chunk.first;
-    if (is_visible && std::min(begin + kLanes - 1, row.position) < row.base) {
-      const int64_t block = row.block_table[begin / kBlockSlots];
-      chunk.keys[tile] = kv.keys(block, kv_head);
-      chunk.values[tile] = kv.values(block, kv_head);
+// The same for one row's visible positions, slot by slot.
+inline void widen_own(const TaskState& state, Part part, const AttentionRow& row, int64_t step_begin, Visible visible) {
+  const KvView& kv = state.kv;
+  const auto gathered = [&](int64_t block) { return state.gathered + block * (part == Part::kKeys ? kv.key_bytes() : kv.value_bytes()); };
+  for (int at = visible.first; at <= visible.last; ++at) {
+    const int64_t slot = state.task.slot(row, step_begin + at);
+    const uint8_t* source = part_of(kv, part, slot / kBlockSlots, state.task.kv_head);
+    uint8_t* target = gathered(at / kBlockSlots);
+    if (part == Part::kKeys) {
+      kv.copy_key(source, slot % kBlockSlots, target, at % kBlockSlots);
     } else {
-      uint16_t* keys = gathered + tile * 2 * kv.head_size();
-      if (is_visible) gather_tile(kv, row, kv_head, begin, keys, keys + kv.head_size());
-      chunk.keys[tile] = keys;
-      chunk.values[tile] = keys + kv.head_size();
+      kv.copy_value(source, slot % kBlockSlots, target, at % kBlockSlots);
     }
   }
-  return chunk;
+  for (int64_t block = visible.first / kBlockSlots; block <= visible.last / kBlockSlots; ++block) {
+    widen_block(kv, part, gathered(block), gathered(block), block, state.own);
+  }
 }
 
-// scores[query][position] = query . key * scale over a chunk; positions that are not visible become -infinity.
-template <int Queries>
-inline void chunk_scores(const Chunk& chunk, const float* queries, int64_t head_dim, float scale, float* scores) {
-  F32x16 sums[Queries][kTiles];
-  for (auto& row : sums) {
-    for (F32x16& sum : row) sum = zero();
+// The keys or values of one step against queries [begin, end).
+inline void meet_queries(TaskState& state, Part part, const float* floats, int64_t step, int64_t begin, int64_t end) {
+  const int64_t head_dim = state.kv.head_dim;
+  while (begin < end) {
+    const int64_t tile = begin / state.tile_queries;
+    const int64_t tile_begin = tile * state.tile_queries;
+    const int64_t tile_end = std::min(tile_begin + state.tile_queries, end);
+    const auto count = static_cast<int>(tile_end - begin);
+    Visible visible[kQueryTile];
+    bool is_needed = false;
+    for (int i = 0; i < count; ++i) {
+      const Visible& row = state.visible[(begin + i) / state.task.num_heads];
+      visible[i] = row.within(static_cast<int>(step * kStep), static_cast<int>(kStep));
+      is_needed |= !visible[i].is_empty();
+    }
+    float* scores = state.scores + begin * kChunk + step * kStep;
+    float* out = state.current + begin * partial_size(head_dim) + kPartialHeader;
+    const float* queries = state.packed + tile * kQueryTile * head_dim + (begin - tile_begin);
+    if (is_needed) {
+      with_queries(count, [&]<int Queries>() {
+        if (part == Part::kKeys) {
+          score_step<Queries>(floats, queries, head_dim, scores);
+        } else {
+          add_values_step<Queries>(floats, head_dim, scores, visible, out, partial_size(head_dim));
+        }
+      });
+    }
+    begin = tile_end;
   }
-  for (int64_t d = 0; d < head_dim; ++d) {
-    F32x16 keys[kTiles];
-    for (int tile = 0; tile < kTiles; ++tile) keys[tile] = load_half(chunk.keys[tile] + d * kLanes);
-    for (int query = 0; query < Queries; ++query) {
-      const F32x16 x = broadcast(queries[query * head_dim + d]);
-      for (int tile = 0; tile < kTiles; ++tile) sums[query][tile] = fma(x, keys[tile], sums[query][tile]);
+}
+
+// One step of a chunk for all rows: runs of rows that follow the block table share it, the others come one by one.
+inline void step_rows(TaskState& state, Part part, int64_t chunk, int64_t step, int64_t table_end) {
+  const AttentionTask& task = state.task;
+  const int64_t step_begin = chunk * kChunk + step * kStep;
+  const auto seen = [&](int64_t row) {
+    return state.visible[row].within(static_cast<int>(step * kStep), static_cast<int>(kStep));
+  };
+  const auto has_own = [&](int64_t row) { return step_begin + seen(row).last >= task.rows[row].base; };
+  Visible any = {static_cast<int>(kStep), -1};
+  for (int64_t row = 0; row < task.num_rows; ++row) {
+    if (seen(row).is_empty() || has_own(row)) continue;
+    any = {std::min(any.first, seen(row).first), std::max(any.last, seen(row).last)};
+  }
+  if (!any.is_empty()) {
+    widen_shared(state, part, step_begin, step_begin + any.first, step_begin + any.last + 1, table_end);
+  }
+  for (int64_t row = 0; row < task.num_rows;) {
+    if (seen(row).is_empty()) {
+      ++row;
+    } else if (has_own(row)) {
+      widen_own(state, part, task.rows[row], step_begin, seen(row));
+      meet_queries(state, part, state.own, step, row * task.num_heads, (row + 1) * task.num_heads);
+      ++row;
+    } else {
+      int64_t end = row + 1;
+      while (end < task.num_rows && !seen(end).is_empty() && !has_own(end)) ++end;
+      meet_queries(state, part, state.shared, step, row * task.num_heads, end * task.num_heads);
+      row = end;
     }
   }
-  const F32x16 factor = broadcast(scale);
-  for (int query = 0; query < Queries; ++query) {
-    float* row = scores + query * kChunk;
-    for (int tile = 0; tile < kTiles; ++tile) store(row + tile * kLanes, multiply(sums[query][tile], factor));
-    for (int i = 0; i < chunk.first; ++i) row[i] = -__builtin_inff();
-    for (int i = chunk.last + 1; i < kChunk; ++i) row[i] = -__builtin_inff();
-  }
 }
 
-// Turns a chunk's scores into weights e^(score - maximum); returns the maximum and writes the weights' sum.
-inline float chunk_softmax(float* scores, float& sum) {
-  F32x16 best = load(scores);
-  for (int tile = 1; tile < kTiles; ++tile) best = maximum(load(scores + tile * kLanes), best);
-  const float highest = reduce_maximum(best);
-  F32x16 total = zero();
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const F32x16 weights = exponential(subtract(load(scores + tile * kLanes), broadcast(highest)));
-    store(scores + tile * kLanes, weights);
-    total = add(total, weights);
+// Leaves the chunk's result of every query that sees it in `state.current`.
+inline void attend_chunk(TaskState& state, int64_t chunk, int64_t table_end) {
+  const AttentionTask& task = state.task;
+  const int64_t size = partial_size(state.kv.head_dim);
+  for (int64_t row = 0; row < task.num_rows; ++row) {
+    const AttentionRow& visible = task.rows[row];
+    const int64_t first = visible.begin - chunk * kChunk;
+    const int64_t last = visible.position - chunk * kChunk;
+    state.visible[row] = {static_cast<int>(std::clamp(first, int64_t{0}, kChunk)),
+                          static_cast<int>(std::clamp(last, int64_t{-1}, kChunk - 1))};
   }
-  sum = reduce_add(total);
-  return highest;
+  for (int64_t step = 0; step < kChunk / kStep; ++step) step_rows(state, Part::kKeys, chunk, step, table_end);
+  for (int64_t query = 0; query < task.num_queries(); ++query) {
+    const Visible visible = state.visible[query / task.num_heads];
+    float* result = state.current + query * size;
+    if (visible.is_empty()) continue;
+    result[0] = softmax_chunk(state.scores + query * kChunk, visible, result[1]);
+    std::fill(result + kPartialHeader, result + size, 0.0F);
+  }
+  for (int64_t step = 0; step < kChunk / kStep; ++step) step_rows(state, Part::kValues, chunk, step, table_end);
 }
 
-// out[query][d] = sum over the chunk's visible positions of weight * value.
-template <int Queries>
-inline void chunk_values(const Chunk& chunk, const float* weights, int64_t head_dim, float* out) {
-  for (int64_t d = 0; d < head_dim; d += kLanes) {
-    F32x16 sums[Queries];
-    for (F32x16& sum : sums) sum = zero();
-    for (int at = chunk.first; at <= chunk.last; ++at) {
-      const F32x16 value = load_half(chunk.values[at / kLanes] + at % kLanes * head_dim + d);
-      for (int query = 0; query < Queries; ++query) {
-        sums[query] = fma(broadcast(weights[query * kChunk + at]), value, sums[query]);
-      }
-    }
-    for (int query = 0; query < Queries; ++query) store(out + query * head_dim + d, sums[query]);
-  }
-}
-
-struct Running {
-  float maximum;
-  float sum;
-};
-
-inline float exponential_of(float x) {
+inline float exponential2_of(float x) {
   float lanes[kLanes];
-  store(lanes, exponential(broadcast(x)));
+  store(lanes, exponential2(broadcast(x)));
   return lanes[0];
 }
 
-// Merges a chunk's (maximum, sum, values) into what the chunks before it gave.
-inline void merge_chunk(Running& running, float* out, float chunk_maximum, float chunk_sum, const float* values,
-                        int64_t head_dim) {
-  const float highest = running.maximum > chunk_maximum ? running.maximum : chunk_maximum;
-  const float old_factor = exponential_of(running.maximum - highest);
-  const float new_factor = exponential_of(chunk_maximum - highest);
-  running.maximum = highest;
-  running.sum = __builtin_fmaf(running.sum, old_factor, chunk_sum * new_factor);
-  for (int64_t d = 0; d < head_dim; d += kLanes) {
-    const F32x16 added = multiply(load(values + d), broadcast(new_factor));
-    store(out + d, fma(load(out + d), broadcast(old_factor), added));
+// Merges a chunk's result into what the chunks before it gave.
+inline void merge_result(float* running, const float* result, int64_t head_dim) {
+  const float highest = running[0] > result[0] ? running[0] : result[0];
+  const float old_factor = exponential2_of(running[0] - highest);
+  const float new_factor = exponential2_of(result[0] - highest);
+  running[0] = highest;
+  running[1] = __builtin_fmaf(running[1], old_factor, result[1] * new_factor);
+  for (int64_t d = kPartialHeader; d < partial_size(head_dim); d += kLanes) {
+    const F32x16 added = multiply(load(result + d), broadcast(new_factor));
+    store(running + d, fma(load(running + d), broadcast(old_factor), added));
   }
 }
 
-template <int Queries>
-inline void attend_queries(const KvView& kv, const AttentionRow& row, int64_t kv_head, const float* queries,
-                           float* scratch, float* out) {
-  float* scores = scratch;                             // [Queries][64]
-  float* values = scores + Queries * kChunk;           // [Queries][head_dim]
-  auto* gathered = reinterpret_cast<uint16_t*>(values + Queries * kv.head_dim);  // [4 tiles][keys, values]
-  Running running[Queries] = {};
-  const int64_t first_chunk = row.begin / kChunk * kChunk;
-  for (int64_t begin = first_chunk; begin <= row.position; begin += kChunk) {
-    const Chunk chunk = find_chunk(kv, row, kv_head, begin, gathered);
-    chunk_scores<Queries>(chunk, queries, kv.head_dim, row.scale, scores);
-    float maxima[Queries];
-    float sums[Queries];
-    for (int i = 0; i < Queries; ++i) maxima[i] = chunk_softmax(scores + i * kChunk, sums[i]);
-    if (begin == first_chunk) {
-      chunk_values<Queries>(chunk, scores, kv.head_dim, out);
-      for (int i = 0; i < Queries; ++i) running[i] = {maxima[i], sums[i]};
-      continue;
-    }
-    chunk_values<Queries>(chunk, scores, kv.head_dim, values);
-    for (int i = 0; i < Queries; ++i) {
-      merge_chunk(running[i], out + i * kv.head_dim, maxima[i], sums[i], values + i * kv.head_dim, kv.head_dim);
-    }
-  }
-  for (int i = 0; i < Queries; ++i) {
-    const F32x16 total = broadcast(running[i].sum);
-    float* target = out + i * kv.head_dim;
-    for (int64_t d = 0; d < kv.head_dim; d += kLanes) store(target + d, divide(load(target + d), total));
+// Divides a query's values by the sum of its weights.
+inline void finish_result(const float* running, int64_t head_dim, float* out) {
+  const F32x16 total = broadcast(running[1]);
+  for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, divide(load(running + kPartialHeader + d), total));
+}
+
+inline void pack_queries(const TaskState& state) {
+  const AttentionTask& task = state.task;
+  const float scale = task.scale * kLog2E;
+  const int64_t head_dim = state.kv.head_dim;
+  for (int64_t query = 0; query < task.num_queries(); ++query) {
+    const float* source = task.queries + query / task.num_heads * task.row_stride + query % task.num_heads * head_dim;
+    float* target = state.packed + query / state.tile_queries * kQueryTile * head_dim + query % state.tile_queries;
+    for (int64_t d = 0; d < head_dim; ++d) target[d * kQueryTile] = source[d] * scale;
   }
 }
 
-// `queries`, `out`: [num_queries][head_dim]; `scratch`: attention_scratch(head_dim) floats.
-inline void attend(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t num_queries,
-                   const float* queries, float* scratch, float* out) {
-  while (num_queries > 0) {
-    const int64_t tile = std::min(num_queries, kQueryTile);
-    if (tile == 4) attend_queries<4>(kv, row, kv_head, queries, scratch, out);
-    if (tile == 3) attend_queries<3>(kv, row, kv_head, queries, scratch, out);
-    if (tile == 2) attend_queries<2>(kv, row, kv_head, queries, scratch, out);
-    if (tile == 1) attend_queries<1>(kv, row, kv_head, queries, scratch, out);
-    queries += tile * kv.head_dim;
-    out += tile * kv.head_dim;
-    num_queries -= tile;
+inline TaskState start_task(const KvView& kv, const AttentionTask& task, float* scratch) {
+  const int64_t queries = task.num_queries();
+  const int64_t tiles = (queries + kQueryTile - 1) / kQueryTile;
+  TaskState state{kv, task, (queries + tiles - 1) / tiles, scratch, {}, {}, {}, {}, {}, {}, {}};
+  state.shared = state.packed + tiles * kQueryTile * kv.head_dim;
+  state.own = state.shared + kStep * kv.head_dim;
+  state.gathered = reinterpret_cast<uint8_t*>(state.own + kStep * kv.head_dim);
+  state.scores = state.own + kStep * kv.head_dim * 3 / 2;
+  state.running = state.scores + queries * kChunk;
+  state.current = state.running + queries * partial_size(kv.head_dim);
+  pack_queries(state);
+  return state;
+}
+
+// `scratch`: attention_scratch(num_queries, head_dim) floats, aligned to 64 bytes. Writes to `task.partials` where that is
+// given, else finished values to `task.out`.
+inline void attend(const KvView& kv, const AttentionTask& task, float* scratch) {
+  TaskState state = start_task(kv, task, scratch);
+  const int64_t size = partial_size(kv.head_dim);
+  int64_t table_end = 0;
+  for (int64_t row = 0; row < task.num_rows; ++row) {
+    table_end = std::max(table_end, std::min(task.rows[row].base, task.rows[row].position + 1));
+  }
+  for (int64_t chunk = task.first_chunk; chunk < task.end_chunk; ++chunk) {
+    if (task.partials != nullptr) state.current = task.partials + (chunk - task.first_chunk) * task.num_queries() * size;
+    attend_chunk(state, chunk, std::min(table_end, task.end_chunk * kChunk));
+    for (int64_t query = 0; task.partials == nullptr && query < task.num_queries(); ++query) {
+      const AttentionRow& row = task.rows[query / task.num_heads];
+      float* running = state.running + query * size;
+      const float* result = state.current + query * size;
+      if (chunk == row.first_chunk()) std::copy(result, result + size, running);
+      if (chunk > row.first_chunk() && chunk <= row.last_chunk()) merge_result(running, result, kv.head_dim);
+    }
+  }
+  for (int64_t query = 0; task.partials == nullptr && query < task.num_queries(); ++query) {
+    const int64_t offset = query / task.num_heads * task.row_stride + query % task.num_heads * kv.head_dim;
+    finish_result(state.running + query * size, kv.head_dim, task.out + offset);
+  }
+}
+
+// Merges what tasks left in `task.partials`, of which chunk `task.first_chunk` is the first, for one row.
+inline void merge_partials(const AttentionTask& task, int64_t row, int64_t head_dim) {
+  const int64_t size = partial_size(head_dim);
+  const AttentionRow& visible = task.rows[row];
+  for (int64_t head = 0; head < task.num_heads; ++head) {
+    const auto partial = [&](int64_t chunk) {
+      return task.partials + ((chunk - task.first_chunk) * task.num_queries() + row * task.num_heads + head) * size;
+    };
+    float* running = partial(visible.first_chunk());
+    for (int64_t chunk = visible.first_chunk() + 1; chunk <= visible.last_chunk(); ++chunk) {
+      merge_result(running, partial(chunk), head_dim);
+    }
+    finish_result(running, head_dim, task.out + row * task.row_stride + head * head_dim);
   }
 }
 

@@ -35,6 +35,9 @@ def model_options(
         str | None, typer.Option(help="Names joined by commas (ngram, draft-model), or none; default: all that fit.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the model; default: all cores.")] = None,
+    kv_cache_type: Annotated[
+        str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
+    ] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
     """Which models run, and how; None where an option was not given."""
@@ -43,6 +46,7 @@ def model_options(
         "draft_model": draft_model,
         "drafters": drafters,
         "num_threads": threads,
+        "kv_cache_type": kv_cache_type,
         "is_offline": is_offline or None,
     }
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from paceline.core import KvCacheType
+
 DrafterName = Literal["ngram", "draft-model"]
 
 
@@ -17,7 +19,8 @@ class EngineConfig(BaseModel):
 
     `drafters` None means those that fit: the draft model where one is given or the catalog names one, and n-gram.
     `num_threads` None means all cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of
-    `context_window_size`, or for what memory allows.
+    `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are stored (the draft model's too);
+    it changes the logits, and so the text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +34,7 @@ class EngineConfig(BaseModel):
     num_threads: int | None = Field(default=None, ge=1)
     block_size: Literal[16] = 16
     kv_cache_size_bytes: int | None = Field(default=None, ge=1)
+    kv_cache_type: KvCacheType = KvCacheType.F16
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
     is_offline: bool = False

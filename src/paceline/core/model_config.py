@@ -13,6 +13,13 @@ class RopeStyle(enum.StrEnum):
     NEOX = "neox"
 
 
+class KvCacheType(enum.StrEnum):
+    """How K and V are stored: half precision, or int8 with a float scale for a value vector and each 16 of a key."""
+
+    F16 = "f16"
+    Q8 = "q8"
+
+
 class Activation(enum.StrEnum):
     """The gate's nonlinearity in the feed-forward layer."""
 

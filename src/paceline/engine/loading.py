@@ -131,6 +131,7 @@ def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: s
             block_size=config.block_size,
             max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
+            kv_cache_type=config.kv_cache_type,
         )
         gguf.release_pages()
     _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from paceline import _native
 from paceline.checkpoint import GgufFile, GgufTensor, dequantize
-from paceline.core import Activation, Batch, Float32Array, ModelConfig, RopeConfig, RopeStyle
+from paceline.core import Activation, Batch, Float32Array, KvCacheType, ModelConfig, RopeConfig, RopeStyle
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 from paceline.models.architectures import check_tensors
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
@@ -43,7 +43,7 @@ _VECTORS = (
 
 
 class NativeKvStore:
-    """The decoder's KV memory: half precision, blocks of 16 slots over all layers."""
+    """The decoder's KV memory: blocks of 16 slots over all layers."""
 
     block_size = BLOCK_SIZE
 
@@ -104,6 +104,7 @@ class NativeModel:
         block_size: int = BLOCK_SIZE,
         max_positions: int | None = None,
         instruction_set: str | None = None,
+        kv_cache_type: KvCacheType = KvCacheType.F16,
     ) -> None:
         if block_size != BLOCK_SIZE:
             raise ConfigError(f"block_size is {block_size}, but the native core has blocks of {BLOCK_SIZE}")
@@ -112,6 +113,7 @@ class NativeModel:
         check_tensors(gguf, config)
         self.config = config
         native_config = _native_config(config, max_positions or config.max_context)
+        native_config.kv_cache_type = _native.KvCacheType[kv_cache_type.name]
         try:
             self._decoder = _native.Decoder(native_config, num_threads, instruction_set)
         except ValueError as error:

@@ -16,7 +16,7 @@ from paceline.core import Batch, Float32Array, ModelConfig
 
 
 class KvStore(Protocol):
-    """KV memory of one model in blocks of `block_size` slots; K and V are stored as float16."""
+    """KV memory of one model in blocks of `block_size` slots; K and V are stored as `KvCacheType` says."""
 
     block_size: int
 

@@ -1,7 +1,7 @@
 """`ReferenceModel`: the decoder in plain numpy, the oracle that tests compare the native core with.
 
-Weights are dequantized to float32 and every step is float32, except that K and V are rounded to float16 where they are
-stored. Written to be read; slow and large (four bytes a weight), never used to serve.
+Weights are dequantized to float32 and every step is float32, except that K and V are rounded where they are stored, to
+float16 or as `KvCacheType` says. Written to be read; slow and large (four bytes a weight), never used to serve.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.checkpoint import GgmlType, GgufFile, dequantize
-from paceline.core import Activation, Batch, Float32Array, Int32Array, LayerConfig, ModelConfig, RopeConfig, RopeStyle
+from paceline.core import (
+    Activation,
+    Batch,
+    Float32Array,
+    Int32Array,
+    KvCacheType,
+    LayerConfig,
+    ModelConfig,
+    RopeConfig,
+    RopeStyle,
+)
 from paceline.models.architectures import read_model_config
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
 
 _FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+KEY_SCALE_ELEMENTS = 16
 
 
 class ActivationRounding(enum.StrEnum):
@@ -34,56 +45,106 @@ class ActivationRounding(enum.StrEnum):
 
 
 class ReferenceKvStore:
-    """K and V as float16 arrays [layers, slots, kv heads, head_dim]; implements `KvStore`."""
+    """K and V [layers, slots, kv heads] of head vectors stored as `kv_cache_type` says; implements `KvStore`."""
 
-    def __init__(self, config: ModelConfig, block_size: int) -> None:
+    def __init__(self, config: ModelConfig, block_size: int, kv_cache_type: KvCacheType) -> None:
         self.block_size = block_size
-        self._shape = (config.num_layers, config.num_kv_heads, config.head_dim)
+        self._type = kv_cache_type
+        self._shape = (config.num_layers, config.num_kv_heads)
+        self._scale_elements = (KEY_SCALE_ELEMENTS, config.head_dim)  # of K and V
+        self._head_dim = config.head_dim
         self.allocate(0)
 
     @property
     def num_blocks(self) -> int:
         """Blocks allocated."""
-        return self.keys.shape[1] // self.block_size
+        return self._stored[0].shape[1] // self.block_size
 
     @property
     def block_size_bytes(self) -> int:
         """Memory of one block over all layers, K and V."""
-        num_layers, num_kv_heads, head_dim = self._shape
-        return 2 * 2 * num_layers * self.block_size * num_kv_heads * head_dim
+        num_layers, num_kv_heads = self._shape
+        return num_layers * self.block_size * num_kv_heads * sum(part.itemsize for part in self._stored)
 
     def allocate(self, num_blocks: int) -> None:
         """Replaces the store by an empty one."""
-        num_layers, num_kv_heads, head_dim = self._shape
-        shape = (num_layers, num_blocks * self.block_size, num_kv_heads, head_dim)
-        self.keys = np.zeros(shape, np.float16)
-        self.values = np.zeros(shape, np.float16)
+        num_layers, num_kv_heads = self._shape
+        shape = (num_layers, num_blocks * self.block_size, num_kv_heads)
+        self._stored = [
+            np.zeros(shape, vector_dtype(self._head_dim, self._type, elements)) for elements in self._scale_elements
+        ]
+
+    def store(self, layer: int, slots: Int32Array, keys: Float32Array, values: Float32Array) -> None:
+        """Writes `keys` and `values` [slots, kv heads, head_dim]."""
+        for part, vectors, elements in zip(self._stored, (keys, values), self._scale_elements, strict=True):
+            part[layer, slots] = store_vectors(vectors, self._type, elements)
+
+    def load(self, layer: int, slots: Int32Array) -> tuple[Float32Array, Float32Array]:
+        """Keys and values of `slots`, [slots, kv heads, head_dim] each."""
+        keys, values = (load_vectors(part[layer, slots], self._type) for part in self._stored)
+        return keys, values
 
     def move(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies slots (source, destination) in order."""
         for source, destination in pairs:
-            self.keys[:, destination] = self.keys[:, source]
-            self.values[:, destination] = self.values[:, source]
+            for part in self._stored:
+                part[:, destination] = part[:, source]
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies blocks (source, destination) in order."""
         for source, destination in pairs:
-            self.keys[:, self._slots(destination)] = self.keys[:, self._slots(source)]
-            self.values[:, self._slots(destination)] = self.values[:, self._slots(source)]
+            for part in self._stored:
+                part[:, self._slots(destination)] = part[:, self._slots(source)]
 
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes: all of K, then all of V."""
-        block = np.stack([self.keys[:, self._slots(block_id)], self.values[:, self._slots(block_id)]])
-        return block.reshape(-1).view(np.uint8)
+        parts = [np.ascontiguousarray(part[:, self._slots(block_id)]) for part in self._stored]
+        return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
 
     def write_block(self, block_id: int, data: npt.NDArray[np.uint8]) -> None:
         """Restores what `read_block` returned."""
-        num_layers, num_kv_heads, head_dim = self._shape
-        block = data.view(np.float16).reshape(2, num_layers, self.block_size, num_kv_heads, head_dim)
-        self.keys[:, self._slots(block_id)], self.values[:, self._slots(block_id)] = block
+        begin = 0
+        for part in self._stored:
+            block = part[:, self._slots(block_id)]
+            block[...] = data[begin : begin + block.nbytes].view(part.dtype).reshape(block.shape)
+            begin += block.nbytes
 
     def _slots(self, block_id: int) -> slice:
         return slice(block_id * self.block_size, (block_id + 1) * self.block_size)
+
+
+def vector_dtype(head_dim: int, kv_cache_type: KvCacheType, scale_elements: int) -> np.dtype[np.void]:
+    """A head vector as it is stored: halves, or int8 with a scale for each `scale_elements` of them."""
+    if kv_cache_type is KvCacheType.F16:
+        return np.dtype([("halves", np.float16, (head_dim,))])
+    num_scales = head_dim // scale_elements
+    return np.dtype([("scales", np.float32, (num_scales, 1)), ("integers", np.int8, (num_scales, scale_elements))])
+
+
+def store_vectors(vectors: Float32Array, kv_cache_type: KvCacheType, scale_elements: int) -> npt.NDArray[np.void]:
+    """Rounds vectors [..., head_dim] to float16, or to int8 with scales of largest magnitude / 127 (ties to even)."""
+    dtype = vector_dtype(vectors.shape[-1], kv_cache_type, scale_elements)
+    stored = np.zeros(vectors.shape[:-1], dtype)
+    if kv_cache_type is KvCacheType.F16:
+        stored["halves"] = vectors
+        return stored
+    runs = vectors.reshape(stored["integers"].shape)
+    largest = np.abs(runs).max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.float32(127) / largest
+    is_usable = np.isfinite(inverse)
+    stored["scales"] = np.where(is_usable, largest / np.float32(127), 0)
+    stored["integers"] = np.rint(runs * np.where(is_usable, inverse, np.float32(0)))
+    return stored
+
+
+def load_vectors(stored: npt.NDArray[np.void], kv_cache_type: KvCacheType) -> Float32Array:
+    """float32 [..., head_dim] of what `store_vectors` gave."""
+    if kv_cache_type is KvCacheType.F16:
+        halves: Float32Array = stored["halves"].astype(np.float32)
+        return halves
+    scaled: Float32Array = stored["integers"].astype(np.float32) * stored["scales"]
+    return scaled.reshape(*stored.shape, -1)
 
 
 class ReferenceModel:
@@ -95,9 +156,10 @@ class ReferenceModel:
         *,
         block_size: int = 16,
         activation_rounding: ActivationRounding = ActivationRounding.NONE,
+        kv_cache_type: KvCacheType = KvCacheType.F16,
     ) -> None:
         self.config = read_model_config(gguf)
-        self.kv = ReferenceKvStore(self.config, block_size)
+        self.kv = ReferenceKvStore(self.config, block_size, kv_cache_type)
         self._rounding = activation_rounding
         self._weights = {name: dequantize(tensor) for name, tensor in gguf.tensors.items()}
         self._types = {name: tensor.type for name, tensor in gguf.tensors.items()}
@@ -133,13 +195,12 @@ class ReferenceModel:
         if self.config.has_query_key_norm:
             queries = self._norm(f"{prefix}attn_q_norm.weight", queries)
             keys = self._norm(f"{prefix}attn_k_norm.weight", keys)
-        self.kv.keys[index, batch.slots] = rotate(keys, batch.positions, layer.rope)
-        self.kv.values[index, batch.slots] = self._project_heads(prefix, "attn_v", hidden)
+        values = self._project_heads(prefix, "attn_v", hidden)
+        self.kv.store(index, batch.slots, rotate(keys, batch.positions, layer.rope), values)
         queries = rotate(queries, batch.positions, layer.rope) * np.float32(self.config.attention_scale)
         result = np.empty_like(queries)
         for rows, slots in groups:
-            stored_keys = self.kv.keys[index, slots].astype(np.float32)
-            stored_values = self.kv.values[index, slots].astype(np.float32)
+            stored_keys, stored_values = self.kv.load(index, slots)
             result[rows] = attend(
                 queries[rows], stored_keys, stored_values, batch.positions[rows], layer.sliding_window
             )
