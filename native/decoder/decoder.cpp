@@ -23,13 +23,13 @@ void require_in_range(std::span<const int32_t> values, int64_t limit, const char
 
 }  // namespace
 
-Decoder::Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels)
+Decoder::Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels)
     : config_(std::move(config)),
       kernels_(kernels),
-      pool_(num_threads),
+      shared_pool_(std::move(threads)),
+      pool_(*shared_pool_),
       kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim),
       layers_(config_.layers.size()) {
-  require(num_threads >= 1, "a decoder needs at least one thread");
   require(config_.head_dim > 0 && config_.head_dim % 16 == 0, "head_dim must be a multiple of 16");
   require(config_.num_heads % config_.num_kv_heads == 0, "heads must be a multiple of KV heads");
   fill_rope_tables();

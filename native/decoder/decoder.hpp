@@ -10,14 +10,15 @@
 #include "decoder/batch.hpp"
 #include "decoder/decoder_config.hpp"
 #include "decoder/kv_store.hpp"
-#include "decoder/thread_pool.hpp"
 #include "paceline/kernel_table.hpp"
+#include "paceline/thread_pool.hpp"
 
 namespace paceline {
 
 class Decoder {
  public:
-  Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels);
+  // `threads` may serve other decoders too, one call at a time.
+  Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels);
 
   // Loading: each copies (and repacks) what it is given; throw std::invalid_argument for a wrong size or type.
   void set_matrix(int64_t layer, Matrix role, GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs);
@@ -32,7 +33,6 @@ class Decoder {
 
   const DecoderConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
-  int num_threads() const { return pool_.num_threads(); }
   KvStore& kv() { return kv_; }
   int64_t weight_bytes() const;
 
@@ -70,7 +70,8 @@ class Decoder {
 
   DecoderConfig config_;
   const KernelTable& kernels_;
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> shared_pool_;
+  ThreadPool& pool_;
   KvStore kv_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;

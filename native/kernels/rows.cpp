@@ -13,10 +13,7 @@ void fill_row_kernels(KernelTable& table) {
   table.gelu_multiply = gelu_multiply;
   table.rope_normal = rope_normal;
   table.rope_neox = rope_neox;
-  table.argmax = argmax;
-  table.maximum = row_maximum;
   table.sum_exponentials = sum_exponentials;
-  table.exponentials = exponentials;
 }
 
 }  // namespace paceline::PACELINE_ISA

@@ -2,7 +2,7 @@
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
 from paceline.models.machine_limits import MachineLimits, MachineProbe, dot_product_sets
-from paceline.models.native import NativeModel, instruction_sets
+from paceline.models.native import NativeModel, ThreadPool, instruction_sets
 from paceline.models.protocol import KvStore, Model
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "MachineProbe",
     "Model",
     "NativeModel",
+    "ThreadPool",
     "check_tensors",
     "dot_product_sets",
     "instruction_sets",

@@ -20,6 +20,8 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 
 BLOCK_SIZE = 16
 
+ThreadPool = _native.ThreadPool
+
 _MATRICES = (
     ("attn_q", _native.Matrix.QUERY),
     ("attn_k", _native.Matrix.KEY),
@@ -74,11 +76,6 @@ class NativeKvStore:
         for source, destination in pairs:
             self._decoder.move_slot(source, destination)
 
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies whole blocks for each (source block, destination block), in order."""
-        for source, destination in pairs:
-            self._decoder.copy_block(source, destination)
-
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes, [block_size_bytes]."""
         return np.frombuffer(self._decoder.read_block(block_id), dtype=np.uint8)
@@ -91,8 +88,9 @@ class NativeKvStore:
 class NativeModel:
     """A decoder in the C++ core.
 
-    `max_positions` bounds the positions of any row (default: the model's context). `instruction_set` None takes the
-    machine's best, or the one that PACELINE_ISA names. Raises UnsupportedModelError, CheckpointError, ConfigError.
+    `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` bounds the
+    positions of any row (default: the model's context). `instruction_set` None takes the machine's best, or the one
+    that PACELINE_ISA names. Raises UnsupportedModelError, CheckpointError, ConfigError.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class NativeModel:
         gguf: GgufFile,
         config: ModelConfig,
         *,
-        num_threads: int,
+        threads: ThreadPool,
         block_size: int = BLOCK_SIZE,
         max_positions: int | None = None,
         instruction_set: str | None = None,
@@ -111,9 +109,10 @@ class NativeModel:
             raise UnsupportedModelError(f"{config.name} has heads of {config.head_dim}, not a multiple of 16")
         check_tensors(gguf, config)
         self.config = config
+        self.threads = threads
         native_config = _native_config(config, max_positions or config.max_context)
         try:
-            self._decoder = _native.Decoder(native_config, num_threads, instruction_set)
+            self._decoder = _native.Decoder(native_config, threads, instruction_set)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         _load_weights(self._decoder, gguf, config)
@@ -123,11 +122,6 @@ class NativeModel:
     def instruction_set(self) -> str:
         """Which kernels run: scalar, avx2, avx512 or amx."""
         return self._decoder.instruction_set
-
-    @property
-    def num_threads(self) -> int:
-        """Threads of a forward pass, the caller included."""
-        return self._decoder.num_threads
 
     @property
     def weight_bytes(self) -> int:

@@ -65,12 +65,6 @@ class ReferenceKvStore:
             self.keys[:, destination] = self.keys[:, source]
             self.values[:, destination] = self.values[:, source]
 
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies blocks (source, destination) in order."""
-        for source, destination in pairs:
-            self.keys[:, self._slots(destination)] = self.keys[:, self._slots(source)]
-            self.values[:, self._slots(destination)] = self.values[:, self._slots(source)]
-
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes: all of K, then all of V."""
         block = np.stack([self.keys[:, self._slots(block_id)], self.values[:, self._slots(block_id)]])
