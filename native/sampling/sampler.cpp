@@ -18,7 +18,7 @@ constexpr int64_t kChunkGrain = 4;           // chunks that a thread claims at a
 
 const RowScans& scans_of(const KernelTable& kernels) {
   const std::string_view name = kernels.name;
-  if (name == "avx512") return avx512::row_scans();
+  if (name == "avx512" || name == "amx") return avx512::row_scans();  // AMX only multiplies matrices
   if (name == "avx2") return avx2::row_scans();
   return scalar::row_scans();
 }
