@@ -35,18 +35,22 @@ void check_size(const Bytes& data, GgmlType type, int64_t outputs, int64_t input
 }
 
 void set_matrix(Decoder& decoder, int64_t layer, Matrix role, uint32_t type_id, const Bytes& data, int64_t outputs,
-                int64_t inputs) {
+                int64_t inputs, uint32_t packed_type_id) {
   const auto type = static_cast<GgmlType>(type_id);
   check_size(data, type, outputs, inputs);
   const nb::gil_scoped_release release;
-  decoder.set_matrix(layer, role, type, data.data(), outputs, inputs);
+  decoder.set_matrix(layer, role, {type, data.data()}, outputs, inputs, static_cast<GgmlType>(packed_type_id));
 }
 
-void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t outputs, int64_t inputs) {
+void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t inputs, uint32_t packed_type_id,
+                const std::optional<std::vector<int32_t>>& token_ids) {
   const auto type = static_cast<GgmlType>(type_id);
-  check_size(data, type, outputs, inputs);
+  check_size(data, type, decoder.config().vocab_size, inputs);
+  if (token_ids && token_ids->empty()) throw std::invalid_argument("an output layer needs at least one token");
+  WeightRows rows{type, data.data()};
+  if (token_ids) rows.selected = *token_ids;
   const nb::gil_scoped_release release;
-  decoder.set_output(type, data.data(), outputs, inputs);
+  decoder.set_output(rows, inputs, static_cast<GgmlType>(packed_type_id));
 }
 
 LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions, const Ints& slots,

@@ -106,10 +106,24 @@ class Decoder:
     block_size_bytes: int
     def __init__(self, config: DecoderConfig, threads: ThreadPool, instruction_set: str | None = None) -> None: ...
     def set_matrix(
-        self, layer: int, role: Matrix, type_id: int, data: npt.NDArray[np.uint8], outputs: int, inputs: int
+        self,
+        layer: int,
+        role: Matrix,
+        type_id: int,
+        data: npt.NDArray[np.uint8],
+        outputs: int,
+        inputs: int,
+        packed_type_id: int,
     ) -> None: ...
     def set_vector(self, layer: int, role: Vector, data: Float32Array) -> None: ...
-    def set_output(self, type_id: int, data: npt.NDArray[np.uint8], outputs: int, inputs: int) -> None: ...
+    def set_output(
+        self,
+        type_id: int,
+        data: npt.NDArray[np.uint8],
+        inputs: int,
+        packed_type_id: int,
+        token_ids: Sequence[int] | None,
+    ) -> None: ...
     def set_output_norm(self, data: Float32Array) -> None: ...
     def set_embedding(self, type_id: int, data: npt.NDArray[np.uint8]) -> None: ...
     def forward(

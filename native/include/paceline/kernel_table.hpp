@@ -41,6 +41,11 @@ struct KernelTable {
   // sum of e^(x - maximum)
   float (*sum_exponentials)(const float* row, int64_t n, float maximum);
 
+  // Loading ----------------------------------------------------------------------------------------------------------------
+  // Rounds weights [inputs][16 rows] to blocks of Q4_0, each with the half scale of about the least squared error; row r's
+  // blocks go to target + r * stride.
+  void (*quantize_q4_0)(const float* weights, int64_t inputs, uint8_t* target, int64_t stride);
+
   // Attention --------------------------------------------------------------------------------------------------------------
   void (*store_kv)(const KvView& kv, int64_t slot, const float* key, const float* value);
   void (*attend)(const KvView& kv, const AttentionRow& row, int64_t kv_head, int64_t num_queries, const float* queries,

@@ -34,6 +34,12 @@ def model_options(
     drafters: Annotated[
         str | None, typer.Option(help="Names joined by commas (ngram, draft-model), or none; default: all that fit.")
     ] = None,
+    draft_vocab_size: Annotated[
+        str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
+    ] = None,
+    draft_weight_bits: Annotated[
+        str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the model; default: all cores.")] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
@@ -41,6 +47,8 @@ def model_options(
     return {
         "model": model,
         "draft_model": draft_model,
+        "draft_vocab_size": draft_vocab_size,
+        "draft_weight_bits": draft_weight_bits,
         "drafters": drafters,
         "num_threads": threads,
         "is_offline": is_offline or None,

@@ -11,8 +11,9 @@ from paceline.config import DrafterName, EngineConfig
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
-from paceline.models import NativeModel, ThreadPool, read_model_config
+from paceline.models import NativeModel, Slimming, ThreadPool, read_model_config
 from paceline.models.sampling import RowSampler
+from paceline.models.slimming import WHOLE
 from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter, Verifier
 from paceline.tokenizer import Tokenizer
 
@@ -80,7 +81,7 @@ def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> Lo
     target = load_model(resolved.target, config, threads, instruction_set)
     if resolved.draft is None:
         return LoadedPair(target, None, resolved.drafter_names)
-    draft = load_model(resolved.draft, config, threads, instruction_set)
+    draft = load_model(resolved.draft, config, threads, instruction_set, is_draft=True)
     _check_same_vocabulary(draft, target)
     return LoadedPair(target, draft, resolved.drafter_names)
 
@@ -120,9 +121,17 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
 
 
 def load_model(
-    resolved: ResolvedModel, config: EngineConfig, threads: ThreadPool, instruction_set: str | None = None
+    resolved: ResolvedModel,
+    config: EngineConfig,
+    threads: ThreadPool,
+    instruction_set: str | None = None,
+    *,
+    is_draft: bool = False,
 ) -> LoadedModel:
-    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back."""
+    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back.
+
+    A draft model is slimmed as the settings say.
+    """
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
         check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
@@ -134,10 +143,22 @@ def load_model(
             block_size=config.block_size,
             max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
+            slimming=draft_slimming(config, tokenizer) if is_draft else WHOLE,
         )
         gguf.release_pages()
-    _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)
+    weight_mib = model.weight_bytes / 2**20
+    _logger.info("loaded %s (%s, %.0f MiB of weights)", resolved.name, model_config.architecture, weight_mib)
     return LoadedModel(resolved.name, model, tokenizer)
+
+
+def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
+    """What a draft model with this vocabulary leaves out; it keeps the tokens that end or structure a text."""
+    return Slimming.of_vocabulary(
+        config.draft_vocab_size,
+        tokenizer.vocab_size,
+        tokenizer.special_token_ids,
+        has_four_bits=config.draft_weight_bits is not None,
+    )
 
 
 def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:

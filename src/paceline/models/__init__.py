@@ -4,6 +4,7 @@ from paceline.models.architectures import check_tensors, layer_tensors, model_te
 from paceline.models.machine_limits import MachineLimits, MachineProbe, dot_product_sets
 from paceline.models.native import NativeModel, ThreadPool, instruction_sets
 from paceline.models.protocol import KvStore, Model
+from paceline.models.slimming import Slimming
 
 __all__ = [
     "KvStore",
@@ -11,6 +12,7 @@ __all__ = [
     "MachineProbe",
     "Model",
     "NativeModel",
+    "Slimming",
     "ThreadPool",
     "check_tensors",
     "dot_product_sets",

@@ -17,6 +17,7 @@ from paceline.core import Activation, Batch, Float32Array, ModelConfig, RopeConf
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 from paceline.models.architectures import check_tensors
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
+from paceline.models.slimming import WHOLE, Slimming
 
 BLOCK_SIZE = 16
 
@@ -90,7 +91,8 @@ class NativeModel:
 
     `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` bounds the
     positions of any row (default: the model's context). `instruction_set` None takes the machine's best, or the one
-    that PACELINE_ISA names. Raises UnsupportedModelError, CheckpointError, ConfigError.
+    that PACELINE_ISA names. `slimming` leaves out some of the weights. Raises UnsupportedModelError, CheckpointError,
+    ConfigError.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class NativeModel:
         block_size: int = BLOCK_SIZE,
         max_positions: int | None = None,
         instruction_set: str | None = None,
+        slimming: Slimming = WHOLE,
     ) -> None:
         if block_size != BLOCK_SIZE:
             raise ConfigError(f"block_size is {block_size}, but the native core has blocks of {BLOCK_SIZE}")
@@ -115,7 +118,7 @@ class NativeModel:
             self._decoder = _native.Decoder(native_config, threads, instruction_set)
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        _load_weights(self._decoder, gguf, config)
+        _load_weights(self._decoder, gguf, config, slimming)
         self.kv = NativeKvStore(self._decoder)
 
     @property
@@ -166,22 +169,26 @@ def _native_config(config: ModelConfig, max_positions: int) -> _native.DecoderCo
     return native
 
 
-def _load_weights(decoder: _native.Decoder, gguf: GgufFile, config: ModelConfig) -> None:
+def _load_weights(decoder: _native.Decoder, gguf: GgufFile, config: ModelConfig, slimming: Slimming) -> None:
     embedding = gguf.tensors[EMBEDDING_NAME]
     decoder.set_embedding(int(embedding.type), embedding.data)
     output = gguf.tensors.get(OUTPUT_NAME, embedding)
-    decoder.set_output(int(output.type), output.data, *output.shape)
+    packed_type = slimming.packed_type(output)
+    token_ids = slimming.output_token_ids
+    decoder.set_output(int(output.type), output.data, output.shape[1], int(packed_type), token_ids)
     gguf.release_pages(output)
     decoder.set_output_norm(_float_values(gguf.tensors[OUTPUT_NORM_NAME]))
     for layer in range(config.num_layers):
-        _load_layer(decoder, gguf, layer)
+        _load_layer(decoder, gguf, layer, slimming)
 
 
-def _load_layer(decoder: _native.Decoder, gguf: GgufFile, layer: int) -> None:
+def _load_layer(decoder: _native.Decoder, gguf: GgufFile, layer: int, slimming: Slimming) -> None:
     prefix = layer_prefix(layer)
     for name, matrix in _MATRICES:
         tensor = gguf.tensors[f"{prefix}{name}.weight"]
-        decoder.set_matrix(layer, matrix, int(tensor.type), tensor.data, *tensor.shape)
+        outputs, inputs = tensor.shape
+        packed_type = slimming.packed_type(tensor)
+        decoder.set_matrix(layer, matrix, int(tensor.type), tensor.data, outputs, inputs, int(packed_type))
         gguf.release_pages(tensor)
     for name, vector in _VECTORS:
         optional = gguf.tensors.get(f"{prefix}{name}")
