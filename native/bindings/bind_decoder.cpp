@@ -162,7 +162,7 @@ void bind_decoder(nb::module_& module) {
            [](Decoder& decoder, int64_t layer, Vector role, const Floats& data) {
              decoder.set_vector(layer, role, data.data(), static_cast<int64_t>(data.size()));
            })
-      .def("set_output", &set_output)
+      .def("set_output", &set_output, nb::keep_alive<1, 3>())
       .def("set_output_norm",
            [](Decoder& decoder, const Floats& data) {
              decoder.set_output_norm(data.data(), static_cast<int64_t>(data.size()));

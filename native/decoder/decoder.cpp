@@ -13,6 +13,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kPackGrain = 64;
+constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
 void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
@@ -82,10 +83,7 @@ void Decoder::set_output(const WeightRows& rows, int64_t inputs, GgmlType packed
   require(inputs == config_.hidden_size, "the output layer has the wrong size");
   check_packed_type(rows.type, packed_type);
   require_in_range(rows.selected, config_.vocab_size, "a token of the output layer is outside of the vocabulary");
-  output_token_ids_.assign(rows.selected.begin(), rows.selected.end());
-  const auto outputs = static_cast<int64_t>(output_token_ids_.size());
-  output_ = make_packed_matrix(packed_type, outputs > 0 ? outputs : config_.vocab_size, inputs);
-  pack(output_, rows);
+  output_.load(rows, config_.vocab_size, inputs, packed_type, kernels_, pool_);
 }
 
 void Decoder::set_output_norm(const float* data, int64_t size) {
@@ -99,7 +97,7 @@ void Decoder::set_embedding(GgmlType type, const uint8_t* data, int64_t size_byt
 }
 
 int64_t Decoder::weight_bytes() const {
-  int64_t total = output_.size_bytes();
+  int64_t total = output_.matrix().size_bytes();
   for (const LayerWeights& layer : layers_) {
     for (const PackedMatrix& matrix : layer.matrices) total += matrix.size_bytes();
   }
@@ -122,10 +120,10 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   floats(work_.up, num_rows * config_.ffn_size);
   const size_t logits_size = work_.logits.size_bytes();
   floats(work_.logits, num_logit_rows * config_.vocab_size);
-  if (!output_token_ids_.empty()) {
-    floats(work_.some_logits, num_logit_rows * output_.outputs);
+  if (!output_.has_all_tokens()) {
+    floats(work_.some_logits, num_logit_rows * output_.matrix().outputs);
     if (work_.logits.size_bytes() > logits_size) {
-      std::fill_n(work_.logits.as<float>(), num_logit_rows * config_.vocab_size, -std::numeric_limits<float>::infinity());
+      std::fill_n(work_.logits.as<float>(), work_.logits.size_bytes() / sizeof(float), kNoLogit);
     }
   }
   const int64_t capacity = activation_row_capacity(num_rows);
@@ -305,19 +303,29 @@ void Decoder::project_logits(const Batch& batch) {
     std::memcpy(gathered + i * size, work_.hidden.as<float>() + batch.logit_rows[i] * size, size * sizeof(float));
   }
   norm_rows(gathered, num_logit_rows, output_norm_.data(), work_.normed.as<float>());
-  const bool has_all_tokens = output_token_ids_.empty();
+  const bool has_all_tokens = output_.has_all_tokens();
   float* logits = has_all_tokens ? work_.logits.as<float>() : work_.some_logits.as<float>();
-  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_, logits}});
+  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_.matrix(), logits}});
   if (!has_all_tokens) spread_logits(num_logit_rows);
+}
+
+// Lets the output layer have the tokens of the batch, and blanks the logits of those that gave way.
+void Decoder::admit_outputs(const Batch& batch) {
+  const std::vector<int32_t> gone = output_.admit(batch.token_ids, kernels_);
+  const auto num_rows = static_cast<int64_t>(work_.logits.size_bytes() / sizeof(float)) / config_.vocab_size;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (const int32_t token_id : gone) work_.logits.as<float>()[row * config_.vocab_size + token_id] = kNoLogit;
+  }
 }
 
 // Puts logits of the output layer's tokens at the tokens' own places; what is between stays minus infinity.
 void Decoder::spread_logits(int64_t num_logit_rows) {
+  const std::span<const int32_t> token_ids = output_.token_ids();
   pool_.parallel_for(num_logit_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* source = work_.some_logits.as<float>() + row * output_.outputs;
+      const float* source = work_.some_logits.as<float>() + row * static_cast<int64_t>(token_ids.size());
       float* target = work_.logits.as<float>() + row * config_.vocab_size;
-      for (int64_t i = 0; i < output_.outputs; ++i) target[output_token_ids_[i]] = source[i];
+      for (size_t i = 0; i < token_ids.size(); ++i) target[token_ids[i]] = source[i];
     }
   });
 }
@@ -349,6 +357,7 @@ void Decoder::check(const Batch& batch) const {
 const float* Decoder::forward(const Batch& batch) {
   check(batch);
   const FloatingPointMode mode;
+  admit_outputs(batch);
   reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
   embed(batch);
   for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {

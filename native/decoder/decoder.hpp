@@ -10,6 +10,7 @@
 #include "decoder/batch.hpp"
 #include "decoder/decoder_config.hpp"
 #include "decoder/kv_store.hpp"
+#include "decoder/output_layer.hpp"
 #include "paceline/kernel_table.hpp"
 #include "paceline/thread_pool.hpp"
 
@@ -25,7 +26,8 @@ class Decoder {
   void set_matrix(int64_t layer, Matrix role, const WeightRows& rows, int64_t outputs, int64_t inputs,
                   GgmlType packed_type);
   void set_vector(int64_t layer, Vector role, const float* data, int64_t size);
-  // `rows.selected` names the tokens that get logits, in rising order; the others' are minus infinity. Empty: all do.
+  // `rows.selected` names the tokens that always get logits (empty: all do), beside those that a forward pass has read of
+  // late; the others' are minus infinity. The data must then stay as long as the decoder.
   void set_output(const WeightRows& rows, int64_t inputs, GgmlType packed_type);
   void set_output_norm(const float* data, int64_t size);
   void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
@@ -63,6 +65,7 @@ class Decoder {
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
   QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs);
   void pack(PackedMatrix& matrix, const WeightRows& rows);
+  void admit_outputs(const Batch& batch);
   void spread_logits(int64_t num_logit_rows);
 
   // out[i] = rows times matrices[i], for up to three matrices that share their input.
@@ -79,8 +82,7 @@ class Decoder {
   KvStore kv_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
-  PackedMatrix output_;
-  std::vector<int32_t> output_token_ids_;  // of the output layer's rows; empty where it has all tokens
+  OutputLayer output_;
   EmbeddingTable embedding_;
   std::vector<RopeTable> rope_tables_;
   Workspace work_;

@@ -32,14 +32,45 @@ def load(gguf, slimming=None, instruction_set=None):
     return model
 
 
-def test_tokens_left_out_have_no_logit_and_the_others_keep_theirs(gguf):
-    kept = (0, 1, 2, 17, 200, 383)
+@pytest.mark.parametrize("sizes", [[1], [3, 17, 1, 19], [len(TEXT)]])
+def test_only_kept_tokens_and_those_of_the_text_have_logits_and_keep_their_bits(gguf, sizes):
+    kept = {0, 1, 2, 17, 200, 383}
     whole = run_chunks(load(gguf), TEXT, [len(TEXT)], TABLE)
-    slim = load(gguf, Slimming(output_token_ids=kept))
-    for sizes in ([1], [3, 17, 1, 19], [len(TEXT)]):
-        logits = run_chunks(slim, TEXT, sizes, TABLE)
-        assert (bits(logits[:, kept]) == bits(whole[:, kept])).all()
-        assert (np.delete(logits, kept, axis=1) == -np.inf).all()
+    logits = run_chunks(load(gguf, Slimming(output_token_ids=tuple(sorted(kept)))), TEXT, sizes, TABLE)
+    ends = np.minimum(np.cumsum([*sizes, *([sizes[-1]] * len(TEXT))]), len(TEXT))
+    for position in range(len(TEXT)):
+        read = ends[ends > position][0]  # the text up to the end of the chunk
+        present = sorted({*kept, *TEXT[:read]})
+        assert (bits(logits[position, present]) == bits(whole[position, present])).all()
+        assert (np.delete(logits[position], present) == -np.inf).all()
+
+
+def enlarge_vocabulary(gguf, factor, monkeypatch):
+    """Repeats the token embeddings and the output layer."""
+    tensors = dict(gguf.tensors)
+    for name in ("token_embd.weight", "output.weight"):
+        if name in tensors:
+            rows, columns = tensors[name].shape
+            data = np.tile(tensors[name].data, factor)
+            tensors[name] = replace(tensors[name], shape=(rows * factor, columns), data=data)
+    monkeypatch.setattr(gguf, "tensors", tensors)
+    monkeypatch.setattr(gguf, "release_pages", lambda tensor: None)
+
+
+def test_tokens_of_the_text_give_way_to_later_ones(tmp_path, monkeypatch):
+    num_spare = 1024
+    with GgufFile.open(write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2", "Q8_0", num_layers=1)) as gguf:
+        enlarge_vocabulary(gguf, 8, monkeypatch)
+        slim = load(gguf, Slimming(output_token_ids=(5,), has_four_bits=True))
+        whole = load(gguf, Slimming(has_four_bits=True))
+    text = np.random.default_rng(2).permutation(whole.config.vocab_size)[: num_spare + 300].tolist()
+    for first in range(0, len(text), 60):
+        batch = build_batch(text_rows(text[first : first + 60], 0, TABLE), [TABLE])
+        logits, expected = slim.forward(batch), whole.forward(batch)
+        read = [token for token in text[: first + 60] if token != 5]
+        present = sorted({5, *read[-num_spare:]})
+        assert (bits(logits[:, present]) == bits(expected[:, present])).all()
+        assert (np.delete(logits, present, axis=1) == -np.inf).all()
 
 
 LARGE = {GgmlType.F32, GgmlType.F16, GgmlType.Q8_0, GgmlType.Q6_K, GgmlType.Q5_0}
@@ -76,10 +107,11 @@ def test_every_instruction_set_slims_alike(gguf):
 
 def test_a_larger_batch_after_a_smaller_one_leaves_no_stale_logits(gguf):
     model = load(gguf, Slimming(output_token_ids=(3, 5)))
-    for length in (1, 9, 2, 33):
-        logits = model.forward(build_batch(text_rows(TEXT[:length], 0, TABLE), [TABLE]))
-        assert (np.delete(logits, [3, 5], axis=1) == -np.inf).all()
-        assert np.isfinite(logits[:, [3, 5]]).all()
+    present = sorted({3, 5, *TEXT[:33]})
+    for length in (33, 1, 40, 9):
+        logits = model.forward(build_batch(text_rows((TEXT[:33] * 2)[:length], 0, TABLE), [TABLE]))
+        assert (np.delete(logits, present, axis=1) == -np.inf).all()
+        assert np.isfinite(logits[:, present]).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from paceline.checkpoint.ggml_type import GgmlType
 
 @dataclass(frozen=True, slots=True)
 class Slimming:
-    """`output_token_ids`, in rising order, are the tokens that get logits (None: all; the others' are minus infinity).
+    """`output_token_ids`, in rising order, are the tokens that get logits (None: all).
+
+    Up to 1,024 others get one too, from the batch on that first has them in its text, until newer ones need their room.
+    All other logits are minus infinity.
 
     With `has_four_bits`, matrices of more than 4.5 bits a weight are rounded to Q4_0, which has 4.5.
     """
