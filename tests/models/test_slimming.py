@@ -78,7 +78,8 @@ LARGE = {GgmlType.F32, GgmlType.F16, GgmlType.Q8_0, GgmlType.Q6_K, GgmlType.Q5_0
 
 def rounded(tensor):
     """As Q4_0 where it is a matrix of more than 4.5 bits, by the kernel that has tests of its own."""
-    if len(tensor.shape) != 2 or tensor.type not in LARGE:
+    is_kept = tensor.name.endswith(("attn_k.weight", "attn_v.weight"))
+    if len(tensor.shape) != 2 or tensor.type not in LARGE or is_kept:
         return tensor
     data = _native.kernels.quantize_q4_0("scalar", dequantize(tensor))
     return replace(tensor, type=GgmlType.Q4_0, data=data.ravel())
@@ -149,3 +150,9 @@ def test_only_larger_types_are_rounded(gguf, stored, packed):
     assert Slimming().packed_type(tensor) is GgmlType[stored]
     odd = replace(tensor, type=GgmlType.F16, shape=(10, 500))
     assert Slimming(has_four_bits=True).packed_type(odd) is GgmlType.F16
+
+
+@pytest.mark.parametrize("name", ["attn_k", "attn_v"])
+def test_keys_and_values_stay_as_they_are(gguf, name):
+    tensor = gguf.tensors[f"blk.0.{name}.weight"]
+    assert Slimming(has_four_bits=True).packed_type(tensor) is tensor.type

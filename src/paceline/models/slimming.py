@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from paceline.checkpoint import GgufTensor
 from paceline.checkpoint.ggml_type import GgmlType
 
+_KEPT_NAMES = ("attn_k.weight", "attn_v.weight")
+
 
 @dataclass(frozen=True, slots=True)
 class Slimming:
@@ -19,7 +21,8 @@ class Slimming:
     Up to 1,024 others get one too, from the batch on that first has them in its text, until newer ones need their room.
     All other logits are minus infinity.
 
-    With `has_four_bits`, matrices of more than 4.5 bits a weight are rounded to Q4_0, which has 4.5.
+    With `has_four_bits`, matrices of more than 4.5 bits a weight are rounded to Q4_0, which has 4.5, but for those of
+    keys and values, which are small and where rounding costs most.
     """
 
     output_token_ids: tuple[int, ...] | None = None
@@ -42,7 +45,8 @@ class Slimming:
 
     def packed_type(self, tensor: GgufTensor) -> GgmlType:
         """What the tensor's weights become."""
-        can_round = self.has_four_bits and tensor.shape[-1] % GgmlType.Q4_0.block_size == 0
+        is_kept = tensor.name.endswith(_KEPT_NAMES) or tensor.shape[-1] % GgmlType.Q4_0.block_size != 0
+        can_round = self.has_four_bits and not is_kept
         return GgmlType.Q4_0 if can_round and _is_larger(tensor.type, GgmlType.Q4_0) else tensor.type
 
 
