@@ -320,12 +320,10 @@ void Decoder::admit_outputs(const Batch& batch) {
 
 // Puts logits of the output layer's tokens at the tokens' own places; what is between stays minus infinity.
 void Decoder::spread_logits(int64_t num_logit_rows) {
-  const std::span<const int32_t> token_ids = output_.token_ids();
   pool_.parallel_for(num_logit_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* source = work_.some_logits.as<float>() + row * static_cast<int64_t>(token_ids.size());
-      float* target = work_.logits.as<float>() + row * config_.vocab_size;
-      for (size_t i = 0; i < token_ids.size(); ++i) target[token_ids[i]] = source[i];
+      output_.spread(work_.some_logits.as<float>() + row * output_.matrix().outputs,
+                     work_.logits.as<float>() + row * config_.vocab_size);
     }
   });
 }

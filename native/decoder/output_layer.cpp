@@ -1,5 +1,6 @@
 #include "decoder/output_layer.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace paceline {
@@ -19,6 +20,7 @@ void OutputLayer::load(const WeightRows& rows, int64_t vocab_size, int64_t input
   if (!has_all_tokens()) {
     is_present_.assign(static_cast<size_t>(vocab_size), false);
     for (const int32_t token_id : token_ids_) is_present_[token_id] = true;
+    for (num_leading_ = 0; num_leading_ < num_selected && token_ids_[num_leading_] == num_leading_;) ++num_leading_;
     first_spare_ = next_spare_ = num_selected;
     resize(num_selected);
   }
@@ -38,6 +40,11 @@ std::vector<int32_t> OutputLayer::admit(std::span<const int32_t> token_ids, cons
   rows_.selected = token_ids_;
   for (const int64_t block : changed_blocks) pack_blocks(matrix_, rows_, kernels, block, block + 1);
   return gone;
+}
+
+void OutputLayer::spread(const float* source, float* row) const {
+  std::copy_n(source, num_leading_, row);
+  for (size_t i = static_cast<size_t>(num_leading_); i < token_ids_.size(); ++i) row[token_ids_[i]] = source[i];
 }
 
 // The column that the token gets.
