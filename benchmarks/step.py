@@ -132,7 +132,8 @@ class StepBench:
         positions = list(range(context + 1, context + 1 + num_rows))
         start_s = time.perf_counter()
         logits = self.model.forward(batch)
-        sample_rows(logits, [*range(num_rows)], samplers, positions, [[]] * num_rows, num_logprobs=[None] * num_rows)
+        rows, extra, asked = [*range(num_rows)], [[]] * num_rows, [None] * num_rows
+        sample_rows(logits, rows, samplers, positions, extra, num_logprobs=asked, threads=self.model.threads)
         return time.perf_counter() - start_s
 
     def measure_steps(
@@ -189,6 +190,7 @@ class StepBench:
                 [repeat] * len(rows),
                 [[]] * len(rows),
                 num_logprobs=[None] * len(rows),
+                threads=self.model.threads,
             )
             times_s.append(time.perf_counter() - start_s)
         return statistics.median(times_s) * 1e3

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decoder/thread_pool.hpp"
+#include "paceline/thread_pool.hpp"
 #include "paceline/aligned_buffer.hpp"
 
 namespace paceline {

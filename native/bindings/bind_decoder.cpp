@@ -1,9 +1,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -33,18 +35,22 @@ void check_size(const Bytes& data, GgmlType type, int64_t outputs, int64_t input
 }
 
 void set_matrix(Decoder& decoder, int64_t layer, Matrix role, uint32_t type_id, const Bytes& data, int64_t outputs,
-                int64_t inputs) {
+                int64_t inputs, uint32_t packed_type_id) {
   const auto type = static_cast<GgmlType>(type_id);
   check_size(data, type, outputs, inputs);
   const nb::gil_scoped_release release;
-  decoder.set_matrix(layer, role, type, data.data(), outputs, inputs);
+  decoder.set_matrix(layer, role, {type, data.data()}, outputs, inputs, static_cast<GgmlType>(packed_type_id));
 }
 
-void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t outputs, int64_t inputs) {
+void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t inputs, uint32_t packed_type_id,
+                const std::optional<std::vector<int32_t>>& token_ids) {
   const auto type = static_cast<GgmlType>(type_id);
-  check_size(data, type, outputs, inputs);
+  check_size(data, type, decoder.config().vocab_size, inputs);
+  if (token_ids && token_ids->empty()) throw std::invalid_argument("an output layer needs at least one token");
+  WeightRows rows{type, data.data()};
+  if (token_ids) rows.selected = *token_ids;
   const nb::gil_scoped_release release;
-  decoder.set_output(type, data.data(), outputs, inputs);
+  decoder.set_output(rows, inputs, static_cast<GgmlType>(packed_type_id));
 }
 
 LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions, const Ints& slots,
@@ -136,20 +142,29 @@ void bind_config(nb::module_& module) {
 
 void bind_decoder(nb::module_& module) {
   bind_config(module);
+  nb::class_<ThreadPool>(module, "ThreadPool", "Threads that models and sampling share; they sleep while there is no work.")
+      .def(
+          "__init__",
+          [](ThreadPool* self, int num_threads) {
+            if (num_threads < 1) throw std::invalid_argument("a thread pool needs at least one thread");
+            new (self) ThreadPool(num_threads);
+          },
+          "num_threads"_a)
+      .def_prop_ro("num_threads", &ThreadPool::num_threads);
   nb::class_<Decoder>(module, "Decoder")
       .def(
           "__init__",
-          [](Decoder* self, const DecoderConfig& config, int num_threads,
+          [](Decoder* self, const DecoderConfig& config, std::shared_ptr<ThreadPool> threads,
              const std::optional<std::string>& instruction_set) {
-            new (self) Decoder(config, num_threads, kernels_or_default(instruction_set));
+            new (self) Decoder(config, std::move(threads), kernels_or_default(instruction_set));
           },
-          "config"_a, "num_threads"_a, "instruction_set"_a = nb::none())
+          "config"_a, "threads"_a, "instruction_set"_a = nb::none())
       .def("set_matrix", &set_matrix)
       .def("set_vector",
            [](Decoder& decoder, int64_t layer, Vector role, const Floats& data) {
              decoder.set_vector(layer, role, data.data(), static_cast<int64_t>(data.size()));
            })
-      .def("set_output", &set_output)
+      .def("set_output", &set_output, nb::keep_alive<1, 3>())
       .def("set_output_norm",
            [](Decoder& decoder, const Floats& data) {
              decoder.set_output_norm(data.data(), static_cast<int64_t>(data.size()));
@@ -162,7 +177,6 @@ void bind_decoder(nb::module_& module) {
           nb::keep_alive<1, 3>())
       .def("forward", &forward)
       .def_prop_ro("instruction_set", [](const Decoder& decoder) { return std::string(decoder.kernels().name); })
-      .def_prop_ro("num_threads", &Decoder::num_threads)
       .def_prop_ro("weight_bytes", &Decoder::weight_bytes)
       .def_prop_ro("num_blocks", [](Decoder& decoder) { return decoder.kv().num_blocks(); })
       .def_prop_ro("block_size_bytes", [](Decoder& decoder) { return decoder.kv().block_size_bytes(); })
@@ -172,12 +186,6 @@ void bind_decoder(nb::module_& module) {
              check_slot(decoder, source);
              check_slot(decoder, destination);
              decoder.kv().move_slot(source, destination);
-           })
-      .def("copy_block",
-           [](Decoder& decoder, int64_t source, int64_t destination) {
-             check_block(decoder, source);
-             check_block(decoder, destination);
-             decoder.kv().copy_block(source, destination);
            })
       .def("read_block",
            [](Decoder& decoder, int64_t block) {

@@ -36,7 +36,7 @@ PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t 
                                 std::to_string(expected));
   }
   const nb::gil_scoped_release release;
-  pack_blocks(matrix, data.data(), 0, matrix.column_blocks);
+  pack_blocks(matrix, {matrix.type, data.data()}, default_kernels(), 0, matrix.column_blocks);
   return matrix;
 }
 
@@ -119,6 +119,27 @@ nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
   return nb::make_tuple(planes, scales, sums, totals);
 }
 
+// Q4_0 blocks [rows][row bytes] of float rows.
+auto quantize_weights(const std::string& instruction_set, const FloatRows& rows) {
+  const KernelTable& kernels = kernels_named(instruction_set);
+  const auto inputs = static_cast<int64_t>(rows.shape(1));
+  const int64_t stride = row_bytes(GgmlType::kQ4_0, inputs);
+  const auto num_rows = static_cast<int64_t>(rows.shape(0));
+  auto out = make_array<uint8_t, 2>({rows.shape(0), static_cast<size_t>(stride)});
+  const nb::gil_scoped_release release;
+  std::vector<float> columns(inputs * kColumnBlock);
+  std::vector<uint8_t> blocks(stride * kColumnBlock);
+  for (int64_t first = 0; first < num_rows; first += kColumnBlock) {
+    const int64_t count = std::min(kColumnBlock, num_rows - first);
+    for (int64_t row = 0; row < count; ++row) {
+      for (int64_t i = 0; i < inputs; ++i) columns[i * kColumnBlock + row] = rows.data()[(first + row) * inputs + i];
+    }
+    kernels.quantize_q4_0(columns.data(), inputs, blocks.data(), stride);
+    std::copy_n(blocks.data(), count * stride, out.data() + first * stride);
+  }
+  return out;
+}
+
 auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
   const auto type = static_cast<GgmlType>(type_id);
   const int64_t expected = row_bytes(type, count);
@@ -140,7 +161,7 @@ void bind_gemm(nb::module_& module) {
       .def_ro("outputs", &PackedMatrix::outputs)
       .def_ro("inputs", &PackedMatrix::inputs)
       .def_ro("column_blocks", &PackedMatrix::column_blocks)
-      .def_prop_ro("size_bytes", [](const PackedMatrix& matrix) { return matrix.column_blocks * matrix.block_bytes; });
+      .def_prop_ro("size_bytes", &PackedMatrix::size_bytes);
   kernels.def("pack", &pack, nb::arg("type_id"), nb::arg("data"), nb::arg("outputs"), nb::arg("inputs"),
               "Repacks the bytes of a GGUF tensor of `outputs` rows by `inputs`; raises ValueError for what has no layout.");
   kernels.def("gemm", &gemm, nb::arg("instruction_set"), nb::arg("weights"), nb::arg("rows"), nb::arg("block_begin"),
@@ -149,6 +170,8 @@ void bind_gemm(nb::module_& module) {
   kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
               "Rounds float32 rows: int8 planes [rows, blocks, high and low, 256], float32 scales [rows, blocks], int32 sums\n"
               "[rows, blocks, high and low, 16] of 16 values, int32 [rows, blocks, high, low and whole, 8] of 32 values.");
+  kernels.def("quantize_q4_0", &quantize_weights, nb::arg("instruction_set"), nb::arg("rows"),
+              "Bytes of Q4_0 blocks, uint8 [rows, row bytes], of float32 rows.");
   kernels.def("dequantize_row", &dequantize, nb::arg("type_id"), nb::arg("data"), nb::arg("count"),
               "float32 [count] of a row's bytes.");
 }

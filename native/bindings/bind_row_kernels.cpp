@@ -48,12 +48,6 @@ NewValues rope(const std::string& isa, const std::string& style, const Values& h
   });
 }
 
-NewValues exponentials(const std::string& isa, const Values& row, float maximum, float inverse_temperature) {
-  return transformed(row, [&](float* values) {
-    kernels_named(isa).exponentials(row.data(), static_cast<int64_t>(row.size()), maximum, inverse_temperature, values);
-  });
-}
-
 }  // namespace
 
 void bind_row_kernels(nb::module_& module) {
@@ -61,13 +55,6 @@ void bind_row_kernels(nb::module_& module) {
   kernels.def("rms_norm", &rms_norm);
   kernels.def("activate", &activate);
   kernels.def("rope", &rope);
-  kernels.def("exponentials", &exponentials);
-  kernels.def("argmax", [](const std::string& isa, const Values& row) {
-    return kernels_named(isa).argmax(row.data(), static_cast<int64_t>(row.size()));
-  });
-  kernels.def("maximum", [](const std::string& isa, const Values& row) {
-    return kernels_named(isa).maximum(row.data(), static_cast<int64_t>(row.size()));
-  });
   kernels.def("sum_exponentials", [](const std::string& isa, const Values& row, float maximum) {
     return kernels_named(isa).sum_exponentials(row.data(), static_cast<int64_t>(row.size()), maximum);
   });

@@ -7,20 +7,22 @@
 namespace paceline {
 namespace {
 
+constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
 }  // namespace
 
-AlignedBuffer::AlignedBuffer(size_t size_bytes) : size_(round_up(size_bytes, size_bytes < kHugePage ? 4096 : kHugePage)) {
+AlignedBuffer::AlignedBuffer(size_t size_bytes) : size_(round_up(size_bytes, kPage)) {
   if (size_ == 0) return;
   data_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
     throw std::bad_alloc();
   }
-  // Only a wish: without huge pages everything works, with more TLB misses.
+  // Only a wish: without huge pages everything works, with more TLB misses. Neighbouring buffers are one range to the
+  // system, so that they share huge pages at their borders and none is rounded up.
   if (size_ >= kHugePage) madvise(data_, size_, MADV_HUGEPAGE);
 }
 

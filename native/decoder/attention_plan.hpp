@@ -8,7 +8,7 @@
 
 #include "decoder/attention_task.hpp"
 #include "decoder/batch.hpp"
-#include "decoder/thread_pool.hpp"
+#include "paceline/thread_pool.hpp"
 #include "paceline/aligned_buffer.hpp"
 #include "paceline/kernel_table.hpp"
 

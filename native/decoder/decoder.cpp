@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kPackGrain = 64;
+constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
 void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
@@ -19,16 +21,20 @@ void require_in_range(std::span<const int32_t> values, int64_t limit, const char
   for (const int32_t value : values) require(value >= 0 && value < limit, message);
 }
 
+void check_packed_type(GgmlType type, GgmlType packed_type) {
+  require(packed_type == type || packed_type == GgmlType::kQ4_0, "weights can only be rounded to Q4_0");
+}
+
 }  // namespace
 
-Decoder::Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels)
+Decoder::Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels)
     : config_(std::move(config)),
       kernels_(kernels),
-      pool_(num_threads),
+      shared_pool_(std::move(threads)),
+      pool_(*shared_pool_),
       kv_(config_.num_layers(), config_.num_kv_heads, config_.head_dim, config_.kv_cache_type),
       layers_(config_.layers.size()),
       attention_plan_({config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale}) {
-  require(num_threads >= 1, "a decoder needs at least one thread");
   require(config_.head_dim > 0 && config_.head_dim % 16 == 0, "head_dim must be a multiple of 16");
   require(config_.num_heads % config_.num_kv_heads == 0, "heads must be a multiple of KV heads");
   fill_rope_tables();
@@ -53,26 +59,30 @@ void Decoder::fill_rope_tables() {
 
 // Loading ---------------------------------------------------------------------------------------------------------------
 
-void Decoder::pack(PackedMatrix& matrix, const uint8_t* data) {
-  pool_.parallel_for(matrix.column_blocks, kPackGrain,
-                     [&](int64_t begin, int64_t end) { pack_blocks(matrix, data, begin, end); });
+void Decoder::pack(PackedMatrix& matrix, const WeightRows& rows) {
+  pool_.parallel_for(matrix.column_blocks, kPackGrain, [&](int64_t begin, int64_t end) {
+    const FloatingPointMode mode;
+    pack_blocks(matrix, rows, kernels_, begin, end);
+  });
 }
 
-void Decoder::set_matrix(int64_t layer, Matrix role, GgmlType type, const uint8_t* data, int64_t outputs,
-                         int64_t inputs) {
+void Decoder::set_matrix(int64_t layer, Matrix role, const WeightRows& rows, int64_t outputs, int64_t inputs,
+                         GgmlType packed_type) {
+  check_packed_type(rows.type, packed_type);
   PackedMatrix& matrix = layers_.at(layer).matrices.at(static_cast<size_t>(role));
-  matrix = make_packed_matrix(type, outputs, inputs);
-  pack(matrix, data);
+  matrix = make_packed_matrix(packed_type, outputs, inputs);
+  pack(matrix, rows);
 }
 
 void Decoder::set_vector(int64_t layer, Vector role, const float* data, int64_t size) {
   layers_.at(layer).vectors.at(static_cast<size_t>(role)).assign(data, data + size);
 }
 
-void Decoder::set_output(GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs) {
-  require(outputs == config_.vocab_size && inputs == config_.hidden_size, "the output layer has the wrong size");
-  output_ = make_packed_matrix(type, outputs, inputs);
-  pack(output_, data);
+void Decoder::set_output(const WeightRows& rows, int64_t inputs, GgmlType packed_type) {
+  require(inputs == config_.hidden_size, "the output layer has the wrong size");
+  check_packed_type(rows.type, packed_type);
+  require_in_range(rows.selected, config_.vocab_size, "a token of the output layer is outside of the vocabulary");
+  output_.load(rows, config_.vocab_size, inputs, packed_type, kernels_, pool_);
 }
 
 void Decoder::set_output_norm(const float* data, int64_t size) {
@@ -86,11 +96,11 @@ void Decoder::set_embedding(GgmlType type, const uint8_t* data, int64_t size_byt
 }
 
 int64_t Decoder::weight_bytes() const {
-  size_t total = output_.data.size_bytes();
+  int64_t total = output_.matrix().size_bytes();
   for (const LayerWeights& layer : layers_) {
-    for (const PackedMatrix& matrix : layer.matrices) total += matrix.data.size_bytes();
+    for (const PackedMatrix& matrix : layer.matrices) total += matrix.size_bytes();
   }
-  return static_cast<int64_t>(total);
+  return total;
 }
 
 // Building blocks -------------------------------------------------------------------------------------------------------
@@ -107,7 +117,14 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   floats(work_.value, num_rows * config_.kv_size());
   floats(work_.gate, num_rows * config_.ffn_size);
   floats(work_.up, num_rows * config_.ffn_size);
+  const size_t logits_size = work_.logits.size_bytes();
   floats(work_.logits, num_logit_rows * config_.vocab_size);
+  if (!output_.has_all_tokens()) {
+    floats(work_.some_logits, num_logit_rows * output_.matrix().outputs);
+    if (work_.logits.size_bytes() > logits_size) {
+      std::fill_n(work_.logits.as<float>(), work_.logits.size_bytes() / sizeof(float), kNoLogit);
+    }
+  }
   const int64_t capacity = activation_row_capacity(num_rows);
   const int64_t segments = capacity * (widest / kSuperBlock + 1);
   work_.rounded_planes.reserve(segments * kActivationSegment);
@@ -262,7 +279,29 @@ void Decoder::project_logits(const Batch& batch) {
     std::memcpy(gathered + i * size, work_.hidden.as<float>() + batch.logit_rows[i] * size, size * sizeof(float));
   }
   norm_rows(gathered, num_logit_rows, output_norm_.data(), work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_, work_.logits.as<float>()}});
+  const bool has_all_tokens = output_.has_all_tokens();
+  float* logits = has_all_tokens ? work_.logits.as<float>() : work_.some_logits.as<float>();
+  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_.matrix(), logits}});
+  if (!has_all_tokens) spread_logits(num_logit_rows);
+}
+
+// Lets the output layer have the tokens of the batch, and blanks the logits of those that gave way.
+void Decoder::admit_outputs(const Batch& batch) {
+  const std::vector<int32_t> gone = output_.admit(batch.token_ids, kernels_);
+  const auto num_rows = static_cast<int64_t>(work_.logits.size_bytes() / sizeof(float)) / config_.vocab_size;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (const int32_t token_id : gone) work_.logits.as<float>()[row * config_.vocab_size + token_id] = kNoLogit;
+  }
+}
+
+// Puts logits of the output layer's tokens at the tokens' own places; what is between stays minus infinity.
+void Decoder::spread_logits(int64_t num_logit_rows) {
+  pool_.parallel_for(num_logit_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      output_.spread(work_.some_logits.as<float>() + row * output_.matrix().outputs,
+                     work_.logits.as<float>() + row * config_.vocab_size);
+    }
+  });
 }
 
 void Decoder::check(const Batch& batch) const {
@@ -292,6 +331,7 @@ void Decoder::check(const Batch& batch) const {
 const float* Decoder::forward(const Batch& batch) {
   check(batch);
   const FloatingPointMode mode;
+  admit_outputs(batch);
   reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
   embed(batch);
   for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {

@@ -11,19 +11,25 @@
 #include "decoder/batch.hpp"
 #include "decoder/decoder_config.hpp"
 #include "decoder/kv_store.hpp"
-#include "decoder/thread_pool.hpp"
+#include "decoder/output_layer.hpp"
 #include "paceline/kernel_table.hpp"
+#include "paceline/thread_pool.hpp"
 
 namespace paceline {
 
 class Decoder {
  public:
-  Decoder(DecoderConfig config, int num_threads, const KernelTable& kernels);
+  // `threads` may serve other decoders too, one call at a time.
+  Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels);
 
-  // Loading: each copies (and repacks) what it is given; throw std::invalid_argument for a wrong size or type.
-  void set_matrix(int64_t layer, Matrix role, GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs);
+  // Loading: each copies (and repacks) what it is given; throw std::invalid_argument for a wrong size or type. Weights are
+  // rounded where `packed_type`, then Q4_0, is not their own.
+  void set_matrix(int64_t layer, Matrix role, const WeightRows& rows, int64_t outputs, int64_t inputs,
+                  GgmlType packed_type);
   void set_vector(int64_t layer, Vector role, const float* data, int64_t size);
-  void set_output(GgmlType type, const uint8_t* data, int64_t outputs, int64_t inputs);
+  // `rows.selected` names the tokens that always get logits (empty: all do), beside those that a forward pass has read of
+  // late; the others' are minus infinity. The data must then stay as long as the decoder.
+  void set_output(const WeightRows& rows, int64_t inputs, GgmlType packed_type);
   void set_output_norm(const float* data, int64_t size);
   void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
 
@@ -33,7 +39,6 @@ class Decoder {
 
   const DecoderConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
-  int num_threads() const { return pool_.num_threads(); }
   KvStore& kv() { return kv_; }
   int64_t weight_bytes() const;
 
@@ -43,7 +48,7 @@ class Decoder {
   };
   // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
   struct Workspace {
-    AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits;
+    AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits, some_logits;
     AlignedBuffer rounded_planes, rounded_scales, rounded_sums;
   };
 
@@ -59,7 +64,9 @@ class Decoder {
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
   QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs);
-  void pack(PackedMatrix& matrix, const uint8_t* data);
+  void pack(PackedMatrix& matrix, const WeightRows& rows);
+  void admit_outputs(const Batch& batch);
+  void spread_logits(int64_t num_logit_rows);
 
   // out[i] = rows times matrices[i], for up to three matrices that share their input.
   struct Product {
@@ -70,11 +77,12 @@ class Decoder {
 
   DecoderConfig config_;
   const KernelTable& kernels_;
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> shared_pool_;
+  ThreadPool& pool_;
   KvStore kv_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
-  PackedMatrix output_;
+  OutputLayer output_;
   EmbeddingTable embedding_;
   std::vector<RopeTable> rope_tables_;
   Workspace work_;

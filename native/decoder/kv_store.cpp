@@ -70,8 +70,4 @@ void KvStore::move_slot(int64_t source, int64_t destination) {
   }
 }
 
-void KvStore::copy_block(int64_t source, int64_t destination) {
-  std::memmove(block(destination), block(source), block_size_bytes());
-}
-
 }  // namespace paceline

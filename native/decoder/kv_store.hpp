@@ -62,7 +62,6 @@ class KvStore {
   KvView layer(int64_t index);
 
   void move_slot(int64_t source, int64_t destination);
-  void copy_block(int64_t source, int64_t destination);
 
  private:
   int64_t num_layers_;

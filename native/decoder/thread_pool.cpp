@@ -1,4 +1,4 @@
-#include "decoder/thread_pool.hpp"
+#include "paceline/thread_pool.hpp"
 
 #include <xmmintrin.h>
 

@@ -2,6 +2,7 @@
 #include "kernels/templates/rows.hpp"
 
 #include "kernels/table_parts.hpp"
+#include "kernels/templates/quantize_weights.hpp"
 
 namespace paceline::PACELINE_ISA {
 
@@ -13,10 +14,8 @@ void fill_row_kernels(KernelTable& table) {
   table.gelu_multiply = gelu_multiply;
   table.rope_normal = rope_normal;
   table.rope_neox = rope_neox;
-  table.argmax = argmax;
-  table.maximum = row_maximum;
   table.sum_exponentials = sum_exponentials;
-  table.exponentials = exponentials;
+  table.quantize_q4_0 = quantize_q4_0;
 }
 
 }  // namespace paceline::PACELINE_ISA

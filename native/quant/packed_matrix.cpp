@@ -1,9 +1,12 @@
 #include "paceline/packed_matrix.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "paceline/kernel_table.hpp"
 #include "quant/file_blocks.hpp"
 #include "quant/layouts.hpp"
 
@@ -129,6 +132,49 @@ void transpose_block(const uint8_t* source, int64_t stride, int columns, int64_t
   }
 }
 
+// `rows`: the file's bytes of up to 16 rows, of which `columns` exist.
+void pack_block(const PackedMatrix& target, const uint8_t* rows, int columns, uint8_t* block) {
+  const int64_t stride = row_bytes(target.type, target.inputs);
+  const auto pack = [&]<GgmlType type>() { pack_block<type>(rows, stride, columns, target.inputs, block); };
+  if (visit_quantized(target.type, pack)) return;
+  if (target.type == GgmlType::kF32) {
+    transpose_block<float>(rows, stride, columns, target.inputs, block);
+  } else {
+    transpose_block<uint16_t>(rows, stride, columns, target.inputs, block);
+  }
+}
+
+// Rounds up to 16 rows to Q4_0, 256 inputs at a time so that what is between fits the first cache.
+void round_rows(std::span<const uint8_t* const> rows, GgmlType type, int64_t inputs, const KernelTable& kernels,
+                uint8_t* target) {
+  const int64_t stride = row_bytes(GgmlType::kQ4_0, inputs);
+  float values[kSuperBlock];
+  std::vector<float> columns(kSuperBlock * kColumnBlock, 0.0F);  // [inputs][16 rows]
+  for (int64_t first = 0; first < inputs; first += kSuperBlock) {
+    const int64_t count = std::min(kSuperBlock, inputs - first);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      dequantize_row(type, rows[row] + (first > 0 ? row_bytes(type, first) : 0), count, values);
+      for (int64_t i = 0; i < count; ++i) columns[i * kColumnBlock + row] = values[i];
+    }
+    kernels.quantize_q4_0(columns.data(), count, target + (first > 0 ? row_bytes(GgmlType::kQ4_0, first) : 0), stride);
+  }
+}
+
+// Rows [first, first + count) of the target, in its type.
+void gather_rows(const PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t first, int count,
+                 uint8_t* gathered) {
+  const int64_t stride = row_bytes(source.type, target.inputs);
+  const uint8_t* rows[kColumnBlock];
+  for (int i = 0; i < count; ++i) {
+    rows[i] = source.data + (source.selected.empty() ? first + i : source.selected[first + i]) * stride;
+  }
+  if (source.type != target.type) {
+    round_rows({rows, static_cast<size_t>(count)}, source.type, target.inputs, kernels, gathered);
+    return;
+  }
+  for (int i = 0; i < count; ++i) std::memcpy(gathered + i * stride, rows[i], static_cast<size_t>(stride));
+}
+
 int64_t packed_block_bytes(GgmlType type, int64_t inputs) {
   int64_t bytes = kColumnBlock * inputs * (type == GgmlType::kF32 ? 4 : 2);
   visit_quantized(type, [&]<GgmlType quantized>() { bytes = inputs / kGroup * Layout<quantized>::kGroupBytes; });
@@ -137,18 +183,23 @@ int64_t packed_block_bytes(GgmlType type, int64_t inputs) {
 
 }  // namespace
 
-void pack_blocks(PackedMatrix& target, const uint8_t* source, int64_t block_begin, int64_t block_end) {
+void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t block_begin,
+                 int64_t block_end) {
+  const bool is_as_stored = source.type == target.type && source.selected.empty();
+  if (source.type != target.type && target.type != GgmlType::kQ4_0) {
+    throw std::invalid_argument("weights can only be rounded to Q4_0");
+  }
   const int64_t stride = row_bytes(target.type, target.inputs);
+  std::vector<uint8_t> gathered(is_as_stored ? 0 : kColumnBlock * stride);
   for (int64_t index = block_begin; index < block_end; ++index) {
-    const uint8_t* rows = source + index * kColumnBlock * stride;
-    const int columns = static_cast<int>(std::min(kColumnBlock, target.outputs - index * kColumnBlock));
+    const int64_t first = index * kColumnBlock;
+    const int count = static_cast<int>(std::min(kColumnBlock, target.outputs - first));
     uint8_t* block = target.data.as<uint8_t>() + index * target.block_bytes;
-    const auto pack = [&]<GgmlType type>() { pack_block<type>(rows, stride, columns, target.inputs, block); };
-    if (visit_quantized(target.type, pack)) continue;
-    if (target.type == GgmlType::kF32) {
-      transpose_block<float>(rows, stride, columns, target.inputs, block);
+    if (is_as_stored) {
+      pack_block(target, source.data + first * stride, count, block);
     } else {
-      transpose_block<uint16_t>(rows, stride, columns, target.inputs, block);
+      gather_rows(target, source, kernels, first, count, gathered.data());
+      pack_block(target, gathered.data(), count, block);
     }
   }
 }

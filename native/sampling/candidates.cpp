@@ -4,24 +4,27 @@
 #include <bit>
 #include <functional>
 
-#include "sampling/row_scans.hpp"
-
 namespace paceline {
 
-void collect_candidates(const KeyedRow& row, float bound, std::vector<Candidate>& out) {
+void collect_candidates(const KeyedRow& row, float bound, float end_key, std::vector<Candidate>& out) {
   out.clear();
-  const int64_t size = static_cast<int64_t>(row.keys.size());
+  const auto collect_block = [&](const float* keys, int64_t first, uint64_t mask) {
+    for (uint64_t found = row.scans.keys_between(keys, bound, end_key) & mask; found != 0; found &= found - 1) {
+      const int i = std::countr_zero(found);
+      out.push_back({keys[i], static_cast<int32_t>(first + i)});
+    }
+  };
+  const auto size = static_cast<int64_t>(row.keys.size());
   for (size_t block = 0; block < row.block_maxima.size(); ++block) {
     if (row.block_maxima[block] < bound) continue;
-    const int64_t begin = static_cast<int64_t>(block) * kScanBlock;
-    const int64_t end = std::min(begin + kScanBlock, size);
-    Candidate found[kScanBlock];  // filled without a branch that is hard to predict
-    int64_t count = 0;
-    for (int64_t id = begin; id < end; ++id) {
-      found[count] = {row.keys[id], static_cast<int32_t>(id)};
-      count += row.keys[id] >= bound ? 1 : 0;
+    const int64_t first = static_cast<int64_t>(block) * kScanBlock;
+    if (first + kScanBlock <= size) {
+      collect_block(row.keys.data() + first, first, ~uint64_t{0});
+    } else {
+      float keys[kScanBlock] = {};
+      std::copy(row.keys.begin() + first, row.keys.end(), keys);
+      collect_block(keys, first, (uint64_t{1} << (size - first)) - 1);
     }
-    out.insert(out.end(), found, found + count);
   }
 }
 
@@ -33,7 +36,7 @@ void collect_top(const KeyedRow& row, int64_t count, std::vector<Candidate>& out
     std::nth_element(maxima.begin(), maxima.begin() + (count - 1), maxima.end(), std::greater<>());
     bound = maxima[count - 1];
   }
-  collect_candidates(row, bound, out);
+  collect_candidates(row, bound, std::numeric_limits<float>::infinity(), out);
   const int64_t kept = std::min(count, static_cast<int64_t>(out.size()));
   std::nth_element(out.begin(), out.begin() + (kept - 1), out.end(), comes_before);
   out.resize(kept);
@@ -47,10 +50,9 @@ constexpr size_t kNumBuckets = (0x3F800000U >> 16) + 1;
 size_t bucket_of(float weight) { return (0x3F800000U - std::bit_cast<uint32_t>(weight)) >> 16; }
 
 // Narrows `candidates` to those that share a bucket with the last token of the mass; returns the mass before them.
-double narrow_to_bucket(std::span<Candidate>& candidates, double mass) {
+double narrow_to_bucket(std::span<Candidate>& candidates, double mass_before, double mass) {
   std::vector<double> bucket_mass(kNumBuckets, 0.0);
   for (const Candidate& candidate : candidates) bucket_mass[bucket_of(candidate.key)] += grid_weight(candidate.key);
-  double mass_before = 0.0;
   size_t bucket = 0;
   while (bucket + 1 < kNumBuckets && mass_before + bucket_mass[bucket] < mass) mass_before += bucket_mass[bucket++];
   const auto end = std::partition(candidates.begin(), candidates.end(),
@@ -61,10 +63,10 @@ double narrow_to_bucket(std::span<Candidate>& candidates, double mass) {
 
 }  // namespace
 
-Candidate last_of_mass(std::span<Candidate> candidates, double mass) {
+Candidate last_of_mass(std::span<Candidate> candidates, double mass_before, double mass) {
   constexpr size_t kMany = 1024;  // from here on buckets beat halving
   constexpr size_t kFew = 32;
-  double mass_before = candidates.size() < kMany ? 0.0 : narrow_to_bucket(candidates, mass);
+  if (candidates.size() >= kMany) mass_before = narrow_to_bucket(candidates, mass_before, mass);
   while (candidates.size() > kFew) {
     const size_t half = candidates.size() / 2;
     std::nth_element(candidates.begin(), candidates.begin() + half, candidates.end(), comes_before);

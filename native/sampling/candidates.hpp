@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "sampling/row_scans.hpp"
+
 namespace paceline {
 
 struct Candidate {
@@ -29,17 +31,19 @@ inline bool is_kept(const Candidate& token, const Candidate& last) { return !com
 struct KeyedRow {
   std::span<const float> keys;
   std::span<const float> block_maxima;
+  const RowScans& scans;
 };
 
-// Puts all tokens whose key is at least `bound` into `out`, by id.
-void collect_candidates(const KeyedRow& row, float bound, std::vector<Candidate>& out);
+// Puts all tokens whose key is at least `bound` and less than `end_key` into `out`, by id.
+void collect_candidates(const KeyedRow& row, float bound, float end_key, std::vector<Candidate>& out);
 
 // Puts the `count` first tokens of the order into `out`, unordered but for the last one, which is last in the order too;
 // `count` is at least 1 and is taken as the row's length where it is larger.
 void collect_top(const KeyedRow& row, int64_t count, std::vector<Candidate>& out);
 
-// The last token of the shortest prefix of `candidates` whose weights' sum is at least `mass`; the last candidate where even
-// all have less. Reorders `candidates`, which must not be empty. Weights are summed exactly (`grid_weight`).
-Candidate last_of_mass(std::span<Candidate> candidates, double mass);
+// The last token of the shortest prefix of `candidates` whose weights' sum and `mass_before` are at least `mass`; the last
+// candidate where even all have less. Reorders `candidates`, which must not be empty. Weights are summed exactly
+// (`grid_weight`).
+Candidate last_of_mass(std::span<Candidate> candidates, double mass_before, double mass);
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // Passes over a vocabulary row that sampling needs beside the kernels, one table for each instruction set.
 //
-// All of them are exact (integers, comparisons, or sums on a grid that doubles hold without rounding), so the tables give
-// equal bits in whatever order they work.
+// All of them are exact (integers, comparisons, or sums on a grid that doubles hold without rounding) or work element by
+// element, so the tables give equal bits in whatever order, and in whatever pieces, they work.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,31 @@ namespace paceline {
 constexpr int64_t kScanBlock = 64;            // tokens that a block maximum covers
 constexpr int64_t kMaxVocabulary = 1 << 20;   // bound of the exact sums
 
+// A piece of a row that begins at a whole block; the last block may be shorter.
+struct RowPiece {
+  const float* logits;
+  int64_t size;
+  float* block_maxima;  // largest logit of each block
+};
+
 struct RowScans {
-  bool (*has_nan)(const float* row, int64_t n);
-  // maxima[b] = largest of row[64 b .. 64 b + 63] (the last block may be shorter)
-  void (*block_maxima)(const float* row, int64_t n, float* maxima);
-  // Sum of weights in [0, 1], each rounded to a multiple of 2^-33; exact for up to 2^20 weights.
-  double (*sum_weights)(const float* weights, int64_t n);
+  // Fills the piece's block maxima; returns whether a NaN is among the logits, which leaves the maxima undefined.
+  bool (*scan)(const RowPiece& piece);
+  // Fills `weights` (rounded up to whole blocks, zero beyond the piece) with e^((logit - maximum) * inverse_temperature) and
+  // `weight_maxima` with their block maxima. Blocks whose weights are all below 2^-38 may be filled with zero: such a token
+  // can never be drawn and counts nothing in a sum. Returns the sum of the weights, each rounded to a multiple of 2^-33,
+  // which is exact for up to 2^20 of them.
+  double (*weigh)(const RowPiece& piece, float maximum, float inverse_temperature, float* weights, float* weight_maxima);
+  // Sum of the weights of at least `bound`, counted as `weigh` does.
+  double (*sum_from)(const float* weights, const float* weight_maxima, int64_t num_blocks, float bound);
+  // Bit i says whether bound <= keys[i] < end, for 64 keys.
+  uint64_t (*keys_between)(const float* keys, float bound, float end);
   // Draws the noise bits of tokens 64 b .. 64 b + 63 and says whether any of them may have noise / weight <= best; `weights`
   // are the block's. bits[t] belongs to token 64 b + t.
   bool (*draw_block)(const NoiseKey& key, int64_t block, const float* weights, float best, uint32_t* bits);
 };
 
-// One weight as `sum_weights` counts it.
+// One weight as the sums count it.
 [[gnu::always_inline]] inline double grid_weight(float weight) {
   constexpr double kGrid = 1.5 * (1 << 19);  // doubles of this size are 2^-33 apart
   return (static_cast<double>(weight) + kGrid) - kGrid;

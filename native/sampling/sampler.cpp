@@ -1,6 +1,7 @@
 #include "sampling/sampler.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -12,16 +13,34 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kChunk = 64 * kScanBlock;  // logits that several scans share while they are in the first cache
+constexpr int64_t kChunk = 64 * kScanBlock;  // logits that a scan takes in one call
+constexpr int64_t kChunkGrain = 4;           // chunks that a thread claims at a time
 
 const RowScans& scans_of(const KernelTable& kernels) {
   const std::string_view name = kernels.name;
-  if (name == "avx512") return avx512::row_scans();
+  if (name == "avx512" || name == "amx") return avx512::row_scans();  // AMX only multiplies matrices
   if (name == "avx2") return avx2::row_scans();
   return scalar::row_scans();
 }
 
 int64_t blocks_of(size_t size) { return (static_cast<int64_t>(size) + kScanBlock - 1) / kScanBlock; }
+int64_t chunks_of(size_t size) { return (static_cast<int64_t>(size) + kChunk - 1) / kChunk; }
+
+RowPiece chunk_of(std::span<const float> row, std::vector<float>& block_maxima, int64_t chunk) {
+  const int64_t begin = chunk * kChunk;
+  const int64_t size = std::min(kChunk, static_cast<int64_t>(row.size()) - begin);
+  return {row.data() + begin, size, block_maxima.data() + begin / kScanBlock};
+}
+
+SampledRow sample_row(const SampleQuery& query, const KernelTable& kernels, ThreadPool& threads) {
+  const FloatingPointMode mode;
+  thread_local SamplerScratch scratch;
+  try {
+    return {Sampler(kernels, scratch, threads).sample(query), std::nullopt};
+  } catch (const std::exception& error) {
+    return {{}, error.what()};
+  }
+}
 
 }  // namespace
 
@@ -40,99 +59,136 @@ uint64_t hash_row(std::span<const float> row) {
   return hash;
 }
 
-Sampler::Sampler(const KernelTable& kernels) : kernels_(kernels), scans_(scans_of(kernels)) {}
+std::vector<SampledRow> sample_rows(std::span<const SampleQuery> queries, const KernelTable& kernels,
+                                    ThreadPool& threads) {
+  const auto count = static_cast<int64_t>(queries.size());
+  std::vector<SampledRow> sampled(queries.size());
+  if (count < threads.num_threads()) {
+    for (int64_t i = 0; i < count; ++i) sampled[i] = sample_row(queries[i], kernels, threads);
+    return sampled;
+  }
+  ThreadPool alone(1);
+  threads.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) sampled[i] = sample_row(queries[i], kernels, alone);
+  });
+  return sampled;
+}
+
+Sampler::Sampler(const KernelTable& kernels, SamplerScratch& scratch, ThreadPool& threads)
+    : kernels_(kernels), scans_(scans_of(kernels)), scratch_(scratch), threads_(threads) {}
 
 SampledToken Sampler::sample(const SampleQuery& query) {
-  const Peak raw_peak = find_peak(query.row);
+  const Peak raw_peak = find_peak(query.row, scratch_.raw_maxima);
   const std::span<const float> row = processed_row(query);
-  const Peak peak = row.data() == query.row.data() ? raw_peak : find_peak(row);
+  const bool is_raw = row.data() == query.row.data();
+  std::vector<float>& logit_maxima = is_raw ? scratch_.raw_maxima : scratch_.logit_maxima;
+  const Peak peak = is_raw ? raw_peak : find_peak(row, logit_maxima);
   const SamplingRule& rule = query.sampler->rule();
   SampledToken sampled;
   if (rule.temperature == 0.0F) {
     sampled.token_id = static_cast<int32_t>(peak.id);
   } else {
-    weigh(row, peak.logit, rule.temperature);
-    const Candidate last = last_kept(rule);
+    const double total = weigh(row, logit_maxima, peak.logit, rule.temperature);
+    const Candidate last = last_kept(rule, total);
     sampled.token_id = draw(query.sampler->noise_key(query.position), last, peak.id / kScanBlock);
   }
   if (query.num_logprobs) add_logprobs(query, raw_peak.logit, sampled);
   return sampled;
 }
 
-Sampler::Peak Sampler::find_peak(std::span<const float> row) const {
-  Peak peak{-std::numeric_limits<float>::infinity(), 0};
-  const int64_t size = static_cast<int64_t>(row.size());
-  int64_t best_chunk = 0;
-  for (int64_t begin = 0; begin < size; begin += kChunk) {
-    const int64_t length = std::min(kChunk, size - begin);
-    if (scans_.has_nan(row.data() + begin, length)) throw std::domain_error("a row of logits contains a NaN");
-    const float maximum = kernels_.maximum(row.data() + begin, length);
-    if (!(maximum > peak.logit)) continue;
-    peak.logit = maximum;
-    best_chunk = begin;
-  }
-  if (!std::isfinite(peak.logit)) throw std::domain_error("a row of logits leaves no token: its maximum is not finite");
-  for (peak.id = best_chunk; row[peak.id] != peak.logit;) ++peak.id;
+// The largest logit and the first token that has it; fills `block_maxima`.
+Sampler::Peak Sampler::find_peak(std::span<const float> row, std::vector<float>& block_maxima) {
+  block_maxima.resize(blocks_of(row.size()));
+  std::atomic<bool> has_nan{false};
+  threads_.parallel_for(chunks_of(row.size()), kChunkGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      if (scans_.scan(chunk_of(row, block_maxima, chunk))) has_nan.store(true, std::memory_order_relaxed);
+    }
+  });
+  if (has_nan.load(std::memory_order_relaxed)) throw std::domain_error("a row of logits contains a NaN");
+  const auto best = std::max_element(block_maxima.begin(), block_maxima.end());
+  if (!std::isfinite(*best)) throw std::domain_error("a row of logits leaves no token: its maximum is not finite");
+  Peak peak{*best, (best - block_maxima.begin()) * kScanBlock};
+  while (row[peak.id] != peak.logit) ++peak.id;
   return peak;
 }
 
 std::span<const float> Sampler::processed_row(const SampleQuery& query) {
   if (!query.sampler->changes_logits(query.position)) return query.row;
-  processed_.assign(query.row.begin(), query.row.end());
-  query.sampler->change_logits(query.row, query.position, query.extra_token_ids, processed_);
-  return processed_;
+  scratch_.processed.assign(query.row.begin(), query.row.end());
+  query.sampler->change_logits(query.row, query.position, query.extra_token_ids, scratch_.processed);
+  return scratch_.processed;
 }
 
-// Fills weights_ with e^((logit - maximum) / temperature), maxima_ with their block maxima.
-void Sampler::weigh(std::span<const float> row, float maximum, float temperature) {
-  const int64_t size = static_cast<int64_t>(row.size());
-  const int64_t padded = blocks_of(row.size()) * kScanBlock;
-  weights_.resize(padded);
-  maxima_.resize(blocks_of(row.size()));
-  std::fill(weights_.begin() + size, weights_.end(), 0.0F);
+// Fills the weights, e^((logit - maximum) / temperature), and their block maxima; returns the weights' sum.
+double Sampler::weigh(std::span<const float> row, std::vector<float>& block_maxima, float maximum, float temperature) {
+  scratch_.weights.resize(blocks_of(row.size()) * kScanBlock);
+  scratch_.weight_maxima.resize(blocks_of(row.size()));
+  scratch_.sums.resize(chunks_of(row.size()));
   const float inverse = std::min(1.0F / temperature, std::numeric_limits<float>::max());
-  for (int64_t begin = 0; begin < padded; begin += kChunk) {
-    float* weights = weights_.data() + begin;
-    kernels_.exponentials(row.data() + begin, std::min(kChunk, size - begin), maximum, inverse, weights);
-    scans_.block_maxima(weights, std::min(kChunk, padded - begin), maxima_.data() + begin / kScanBlock);
-  }
+  threads_.parallel_for(chunks_of(row.size()), kChunkGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      float* weights = scratch_.weights.data() + chunk * kChunk;
+      float* maxima = scratch_.weight_maxima.data() + chunk * (kChunk / kScanBlock);
+      scratch_.sums[chunk] = scans_.weigh(chunk_of(row, block_maxima, chunk), maximum, inverse, weights, maxima);
+    }
+  });
+  double total = 0.0;
+  for (const double sum : scratch_.sums) total += sum;
+  return total;
 }
 
-// The last token that top-k, top-p and min-p leave, in this order.
-Candidate Sampler::last_kept(const SamplingRule& rule) {
+// The last token that top-k, top-p and min-p leave, in this order; `total` is the sum of all weights.
+Candidate Sampler::last_kept(const SamplingRule& rule, double total) {
   Candidate last = kKeepAll;
-  const KeyedRow row{weights_, maxima_};
   if (rule.top_k) {
-    collect_top(row, *rule.top_k, candidates_);
-    last = candidates_.back();
-  }
-  if (rule.top_p < 1.0) {
-    double total = 0.0;
-    if (rule.top_k) {
-      for (const Candidate& candidate : candidates_) total += grid_weight(candidate.key);
-    } else {
-      total = scans_.sum_weights(weights_.data(), static_cast<int64_t>(weights_.size()));
-      collect_nucleus(rule.top_p * total, total);
+    std::vector<Candidate>& candidates = scratch_.candidates;
+    collect_top({scratch_.weights, scratch_.weight_maxima, scans_}, *rule.top_k, candidates);
+    last = candidates.back();
+    if (rule.top_p < 1.0) {
+      total = 0.0;
+      for (const Candidate& candidate : candidates) total += grid_weight(candidate.key);
+      last = last_of_mass(candidates, 0.0, rule.top_p * total);
     }
-    last = last_of_mass(candidates_, rule.top_p * total);
+  } else if (rule.top_p < 1.0) {
+    last = last_of_nucleus(rule.top_p * total);
   }
   const Candidate least_likely{rule.min_p, std::numeric_limits<int32_t>::max()};
   return rule.min_p > 0.0F && comes_before(least_likely, last) ? least_likely : last;
 }
 
-// Puts at least the tokens of the nucleus into candidates_: all above a bound that is lowered until they have the mass.
-void Sampler::collect_nucleus(double mass, double total) {
-  const KeyedRow row{weights_, maxima_};
-  // Tokens below this have less than total - mass together, so those above it are enough.
-  const double enough = (total - mass) / static_cast<double>(weights_.size());
-  for (double bound = 0x1p-7; bound > enough; bound *= 0x1p-5) {
-    collect_candidates(row, static_cast<float>(bound), candidates_);
-    double collected = 0.0;
-    for (const Candidate& candidate : candidates_) collected += grid_weight(candidate.key);
-    if (collected >= mass) return;
+// Where the shortest prefix of tokens with at least `mass` ends. Narrows down the weight of its last token, from both sides,
+// until few tokens are left between the two bounds.
+Candidate Sampler::last_of_nucleus(double mass) {
+  constexpr double kFew = 2048;
+  constexpr float kNarrow = 1.01F;  // ties cannot be told apart by a bound
+  const auto num_blocks = static_cast<int64_t>(scratch_.weight_maxima.size());
+  const auto mass_from = [&](float bound) {
+    return scans_.sum_from(scratch_.weights.data(), scratch_.weight_maxima.data(), num_blocks, bound);
+  };
+  float end = 2.0F;  // the tokens of at least this weight have less than `mass`
+  float bound = 0x1p-7F;
+  double mass_before = 0.0;
+  double mass_up_to_bound = mass_from(bound);
+  while (mass_up_to_bound < mass && bound > 0.0F) {
+    end = bound;
+    mass_before = mass_up_to_bound;
+    bound = bound > 0x1p-34F ? bound * 0x1p-5F : 0.0F;  // what is smaller counts nothing
+    mass_up_to_bound = mass_from(bound);
   }
-  constexpr double kFarAboveGrid = 1e-8;  // where rounding to the grid of 2^-33 is under the margin of 1 %
-  collect_candidates(row, enough > kFarAboveGrid ? static_cast<float>(0.99 * enough) : 0.0F, candidates_);
+  while (mass_up_to_bound - mass_before > kFew * static_cast<double>(bound) && end > kNarrow * bound && bound > 0.0F) {
+    const float middle = std::sqrt(bound * end);
+    const double mass_up_to_middle = mass_from(middle);
+    if (mass_up_to_middle >= mass) {
+      bound = middle;
+      mass_up_to_bound = mass_up_to_middle;
+    } else {
+      end = middle;
+      mass_before = mass_up_to_middle;
+    }
+  }
+  collect_candidates({scratch_.weights, scratch_.weight_maxima, scans_}, bound, end, scratch_.candidates);
+  return last_of_mass(scratch_.candidates, mass_before, mass);
 }
 
 // argmin of noise / weight over the tokens up to `last`, ties to the lower id. Blocks can come in any order; that of the most
@@ -143,9 +199,9 @@ int32_t Sampler::draw(const NoiseKey& key, const Candidate& last, int64_t first_
   int32_t best_id = 0;
   uint32_t bits[kScanBlock];
   const auto visit = [&](int64_t block) {
-    const float* weights = weights_.data() + block * kScanBlock;
+    const float* weights = scratch_.weights.data() + block * kScanBlock;
     const float limit = static_cast<float>(best);
-    if (maxima_[block] < last.key || kLeastUniform > limit * maxima_[block] * 1.0001F) return;
+    if (scratch_.weight_maxima[block] < last.key || kLeastUniform > limit * scratch_.weight_maxima[block] * 1.0001F) return;
     if (!scans_.draw_block(key, block, weights, limit, bits)) return;
     for (int64_t i = 0; i < kScanBlock; ++i) {
       const Candidate token{weights[i], static_cast<int32_t>(block * kScanBlock + i)};
@@ -159,7 +215,7 @@ int32_t Sampler::draw(const NoiseKey& key, const Candidate& last, int64_t first_
     }
   };
   visit(first_block);
-  for (int64_t block = 0; block < static_cast<int64_t>(maxima_.size()); ++block) {
+  for (int64_t block = 0; block < static_cast<int64_t>(scratch_.weight_maxima.size()); ++block) {
     if (block != first_block) visit(block);
   }
   return best_id;
@@ -173,11 +229,9 @@ void Sampler::add_logprobs(const SampleQuery& query, float maximum, SampledToken
   };
   sampled.logprob = logprob_of(query.row[sampled.token_id]);
   if (*query.num_logprobs == 0) return;
-  maxima_.resize(blocks_of(query.row.size()));
-  scans_.block_maxima(query.row.data(), size, maxima_.data());
-  collect_top({query.row, maxima_}, *query.num_logprobs, candidates_);
-  std::sort(candidates_.begin(), candidates_.end(), comes_before);
-  for (const Candidate& candidate : candidates_) {
+  collect_top({query.row, scratch_.raw_maxima, scans_}, *query.num_logprobs, scratch_.candidates);
+  std::sort(scratch_.candidates.begin(), scratch_.candidates.end(), comes_before);
+  for (const Candidate& candidate : scratch_.candidates) {
     sampled.top_logprobs.emplace_back(candidate.id, logprob_of(candidate.key));
   }
 }

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "paceline/kernel_table.hpp"
+#include "paceline/thread_pool.hpp"
 #include "sampling/candidates.hpp"
 #include "sampling/row_sampler.hpp"
 #include "sampling/row_scans.hpp"
@@ -29,12 +31,33 @@ struct SampledToken {
   std::vector<std::pair<int32_t, float>> top_logprobs;  // most likely first
 };
 
-// Samples row after row; holds the scratch memory, so one thread uses one Sampler.
+// A token, or why the row has none.
+struct SampledRow {
+  SampledToken token;
+  std::optional<std::string> failure;
+};
+
+// Samples all rows. Threads share out the rows, or the pieces of a row where rows are fewer than threads; a result depends on
+// its query alone. A row with a NaN or without a finite maximum, before or after processing, fails and no other does.
+std::vector<SampledRow> sample_rows(std::span<const SampleQuery> queries, const KernelTable& kernels, ThreadPool& threads);
+
+// Memory that one row's sampling needs; grows to the largest vocabulary and is overwritten by the next row.
+struct SamplerScratch {
+  std::vector<float> processed;       // [vocab_size]
+  std::vector<float> raw_maxima;      // largest of each 64 raw logits
+  std::vector<float> logit_maxima;    // the same of processed ones
+  std::vector<float> weights;         // [vocab_size rounded up to 64], zero beyond vocab_size; 1 at the most likely token
+  std::vector<float> weight_maxima;   // [blocks of 64]
+  std::vector<double> sums;           // [chunks] of weights
+  std::vector<Candidate> candidates;
+};
+
 class Sampler {
  public:
-  explicit Sampler(const KernelTable& kernels);
+  // `threads` share the pieces of a row. One thread at a time uses a scratch.
+  Sampler(const KernelTable& kernels, SamplerScratch& scratch, ThreadPool& threads);
 
-  // Throws std::domain_error for a row with a NaN or without a finite maximum, before or after processing.
+  // Throws std::domain_error where the row has no token.
   SampledToken sample(const SampleQuery& query);
 
  private:
@@ -43,20 +66,18 @@ class Sampler {
     int64_t id;
   };
 
-  Peak find_peak(std::span<const float> row) const;
+  Peak find_peak(std::span<const float> row, std::vector<float>& block_maxima);
   std::span<const float> processed_row(const SampleQuery& query);
-  void weigh(std::span<const float> row, float maximum, float temperature);
-  Candidate last_kept(const SamplingRule& rule);
-  void collect_nucleus(double mass, double total);
+  double weigh(std::span<const float> row, std::vector<float>& block_maxima, float maximum, float temperature);
+  Candidate last_kept(const SamplingRule& rule, double total);
+  Candidate last_of_nucleus(double mass);
   int32_t draw(const NoiseKey& key, const Candidate& last, int64_t first_block) const;
   void add_logprobs(const SampleQuery& query, float maximum, SampledToken& sampled);
 
   const KernelTable& kernels_;
   const RowScans& scans_;
-  std::vector<float> processed_;    // [vocab_size]
-  std::vector<float> weights_;      // [vocab_size rounded up to 64], zero beyond vocab_size; 1 at the most likely token
-  std::vector<float> maxima_;       // [blocks of 64]
-  std::vector<Candidate> candidates_;
+  SamplerScratch& scratch_;
+  ThreadPool& threads_;
 };
 
 // Exponential noise of 32 random bits: -ln(1 - u) with u = (bits + 1/2) / 2^32.

@@ -46,6 +46,20 @@ def test_drafters_are_names_joined_by_commas(text: str, expected: tuple[str, ...
     assert load_settings({"model": "tiny"}).engine.drafters == expected
 
 
+@pytest.mark.parametrize("name", ["draft_vocab_size", "draft_weight_bits"])
+def test_a_draft_model_can_be_left_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert getattr(load_settings({"model": "tiny"}).engine, name) == {"draft_vocab_size": 49152}.get(name, 4)
+    assert getattr(load_settings({"model": "tiny", name: "all"}).engine, name) is None
+    (tmp_path / "paceline.yaml").write_text(f"model: tiny\n{name}: null\n")
+    assert getattr(load_settings({}).engine, name) is None
+    monkeypatch.setenv(f"PACELINE_{name.upper()}", "4")
+    assert getattr(load_settings({}).engine, name) == 4
+    with pytest.raises(ConfigError, match=f"{name} cannot be"):
+        load_settings({name: "0"})
+    with pytest.raises(ConfigError, match=f"{name} cannot be 'few'"):
+        load_settings({name: "few"})
+
+
 def test_drafters_may_be_a_list_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("model: tiny\ndrafters: [draft-model]\n")
     assert load_settings({}, file=Path("other.yaml")).engine.drafters == ("draft-model",)

@@ -8,7 +8,7 @@ from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
 from paceline.engine import Engine, EngineParts
-from paceline.models import Model, NativeModel, read_model_config
+from paceline.models import Model, NativeModel, ThreadPool, read_model_config
 from paceline.speculation import Drafter, DraftModelDrafter, FixedController
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
@@ -19,7 +19,7 @@ NUM_BLOCKS = 96
 
 def load_model(gguf: GgufFile) -> Model:
     """The model that all engine tests run on."""
-    return NativeModel(gguf, read_model_config(gguf), num_threads=2)
+    return NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2))
 
 
 class EngineFactory:
@@ -42,16 +42,18 @@ class EngineFactory:
         window: int = 7,
         num_blocks: int = NUM_BLOCKS,
         has_draft_model: bool = False,
+        target: Model | None = None,
         **settings: object,
     ) -> Engine:
-        """An engine with `drafters`, and with the draft model behind them where asked for."""
+        """An engine with `drafters`, and with the draft model behind them where asked for; `target` replaces the tiny
+        one."""
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         if has_draft_model:
             drafters = (*drafters, DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks))
         parts = EngineParts(
             model_name="tiny",
-            target=self.target,
+            target=target or self.target,
             tokenizer=self.tokenizer,
             num_blocks=num_blocks,
             controller=FixedController(window, "draft-model" if has_draft_model else None),

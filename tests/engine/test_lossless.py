@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from paceline.core import FinishReason, SpeculationMode, SpeculationParams
+from paceline.core import (
+    Batch,
+    FinishReason,
+    Float32Array,
+    Request,
+    SamplingParams,
+    SpeculationMode,
+    SpeculationParams,
+)
+from paceline.models import Model
 from paceline.speculation import NgramDrafter
-from tests.engine.engine_factory import EngineFactory, answer, request, run
+from tests.engine.engine_factory import EngineFactory, answer, request, run, token_ids
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
 SAMPLINGS = {
@@ -16,6 +26,8 @@ SAMPLINGS = {
     "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 1234},
     "penalized": {"temperature": 0.7, "top_k": 20, "repetition_penalty": 1.2, "frequency_penalty": 0.4, "seed": 5},
 }
+
+BROKEN_RUN = SamplingParams(temperature=0.8, seed=4, max_tokens=24, ignore_eos=True)
 
 
 def prompts(seed: int, count: int, vocab_size: int = 256) -> list[list[int]]:
@@ -170,3 +182,36 @@ def test_a_request_may_decline_or_limit_speculation(engines, plain):
     assert outputs["off"][-1].speculation.num_draft_tokens == 0
     assert outputs["off"][-1].speculation.num_steps == 30
     assert max(len(output.token_ids) for output in outputs["two"]) <= 3
+
+
+class BrokenModel:
+    """The target, but that every row of logits after `token_id` is NaN."""
+
+    def __init__(self, model: Model, token_id: int) -> None:
+        self._model = model
+        self._token_id = token_id
+        self.config = model.config
+        self.kv = model.kv
+
+    def forward(self, batch: Batch) -> Float32Array:
+        logits = self._model.forward(batch)
+        logits[batch.token_ids[batch.logit_rows] == self._token_id] = np.nan
+        return logits
+
+
+@pytest.mark.parametrize("drafter", [None, WrongDrafter, RightDrafter, PartlyRightDrafter, TreeDrafter])
+def test_a_broken_row_ends_its_sequence_alone_and_loses_no_token(engines, drafter):
+    texts = prompts(9, 3)
+    plain = [engines.make(window=0).generate([text], BROKEN_RUN)[0].token_ids for text in texts]
+    broken = next(token for token in plain[0][4:] if token not in {*plain[1], *plain[2], texts[1][-1], texts[2][-1]})
+    drafters = [] if drafter is None else [drafter({tuple(t): p for t, p in zip(texts, plain, strict=True)}, 256)]
+    engine = engines.make(drafters, target=BrokenModel(engines.target, broken))
+    for index, text in enumerate(texts):
+        engine.add(Request(request_id=f"r{index}", prompt_token_ids=text, sampling=BROKEN_RUN))
+    outputs = run(engine)
+    assert token_ids(outputs["r0"]) == plain[0][: plain[0].index(broken) + 1]
+    assert outputs["r0"][-1].finish_reason is FinishReason.ERROR
+    assert "NaN" in outputs["r0"][-1].error
+    for index in (1, 2):
+        assert token_ids(outputs[f"r{index}"]) == plain[index]
+        assert (outputs[f"r{index}"][-1].finish_reason, outputs[f"r{index}"][-1].error) == (FinishReason.LENGTH, None)

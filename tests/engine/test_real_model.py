@@ -38,8 +38,9 @@ _logger = logging.getLogger(__name__)
 
 @pytest.fixture(scope="module")
 def twins(smollm2_path: Path) -> LoadedPair:
-    """SmolLM2, and itself as its draft model."""
-    return load_pair(EngineConfig(model=str(smollm2_path), draft_model=str(smollm2_path)))
+    """SmolLM2, and itself, whole, as its draft model."""
+    whole = {"draft_vocab_size": None, "draft_weight_bits": None}
+    return load_pair(EngineConfig(model=str(smollm2_path), draft_model=str(smollm2_path), **whole))
 
 
 @pytest.fixture(scope="module")

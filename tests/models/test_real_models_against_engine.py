@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.checkpoint import GgufFile
-from paceline.models import NativeModel, read_model_config
+from paceline.models import NativeModel, ThreadPool, read_model_config
 from paceline.models.reference import ReferenceModel
 from tests.support.float_copy import write_float_copy
 from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
@@ -29,7 +29,7 @@ def _compare_all(model, texts):
 
 
 def _native(gguf):
-    return NativeModel(gguf, read_model_config(gguf), num_threads=1)
+    return NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(1))
 
 
 def _assert_close(comparison):

@@ -13,7 +13,7 @@ import dataclasses
 import pytest
 
 from paceline.checkpoint import GgufFile
-from paceline.models import NativeModel, read_model_config
+from paceline.models import NativeModel, ThreadPool, read_model_config
 from paceline.models.reference import ActivationRounding, ReferenceModel
 from tests.support.independent_engine import IndependentEngine, compare
 from tests.support.random_weights import WEIGHT_TYPES
@@ -46,7 +46,7 @@ def _assert_models_match_the_engine(path, tolerance, context_size=2048):
         text = engine.generate(PROMPT, num_tokens=80, num_logprobs=VOCAB_SIZE)
     with GgufFile.open(path) as gguf:
         reference = ReferenceModel(gguf, activation_rounding=ActivationRounding.FIFTEEN_BITS)
-        native = NativeModel(gguf, read_model_config(gguf), num_threads=1)
+        native = NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(1))
         for model in (reference, native):
             comparison = compare(model, text)
             assert len(comparison.is_same_top) > 70

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.checkpoint import GgufFile, resolve_model
 from paceline.core import Float32Array
-from paceline.models import NativeModel, instruction_sets, read_model_config
+from paceline.models import NativeModel, ThreadPool, instruction_sets, read_model_config
 from paceline.operations.workload import read_tasks
 from paceline.tokenizer import Tokenizer
 from tests.native.decoder_runs import run_chunks
@@ -52,7 +52,7 @@ def load(gguf: GgufFile, *, num_threads: int = 2, instruction_set: str | None = 
     model = NativeModel(
         gguf,
         read_model_config(gguf),
-        num_threads=num_threads,
+        threads=ThreadPool(num_threads),
         max_positions=2 * TEXT_LENGTH,
         instruction_set=instruction_set,
     )
@@ -88,7 +88,7 @@ def test_a_tree_node_has_the_bits_of_the_chain(real, start, depth):
 @pytest.mark.parametrize("num_threads", [1, 3, 4])
 def test_threads_do_not_change_bits(real, num_threads):
     model = load(real.gguf, num_threads=num_threads)
-    assert model.num_threads == num_threads
+    assert model.threads.num_threads == num_threads
     check_chunkings(model, real.text, real.plain, [[33], [90, 1, 7]])
     check_batch(model, real.text, real.plain, [20, 150, 65])
 

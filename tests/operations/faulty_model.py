@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.core import Batch, Float32Array, ModelConfig
 from paceline.engine.loading import LoadedModel, LoadedPair
-from paceline.models import KvStore, Model
+from paceline.models import KvStore, NativeModel
 
 
 class BatchDependentModel:
@@ -15,12 +15,14 @@ class BatchDependentModel:
     `rise` None changes only the last bit of the logit, which shows in log-probabilities but hardly in tokens.
     """
 
-    def __init__(self, model: Model, token_id: int, rise: float | None) -> None:
+    def __init__(self, model: NativeModel, token_id: int, rise: float | None) -> None:
         self._model = model
         self._token_id = token_id
         self._rise = rise
         self.config: ModelConfig = model.config
         self.kv: KvStore = model.kv
+        self.threads = model.threads
+        self.instruction_set = model.instruction_set
 
     def forward(self, batch: Batch) -> Float32Array:
         logits = self._model.forward(batch)

@@ -91,7 +91,9 @@ def first_touched(config: EngineConfig) -> tuple[int, str, int]:
     pair = loading.load_pair(config.model_copy(update={"num_threads": 1}))
     sound._record_reference(pair, machine)
     setting = plan.machines[0].settings[0]
-    watching = Watching(has_row_hashes=False, instruction_set=machine.instruction_set)
+    watching = Watching(
+        has_row_hashes=False, threads=pair.target.model.threads, instruction_set=machine.instruction_set
+    )
     run = verify_module._Run.of(sound._engine_config(setting, has_prefix_cache=True), pair, (), watching)
     run.answers(sound._requests(setting))
     request_id = min(request_id for request_id, _ in touched)

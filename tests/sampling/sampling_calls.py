@@ -20,7 +20,14 @@ def make_sampler(params: SamplingParams, vocab_size: int, *, prompt=(), seed=123
 
 
 def sample(
-    logits: np.ndarray, samplers: list[RowSampler], positions: list[int], *, extra=None, num_logprobs=None, isa=None
+    logits: np.ndarray,
+    samplers: list[RowSampler],
+    positions: list[int],
+    *,
+    extra=None,
+    num_logprobs=None,
+    threads=None,
+    isa=None,
 ) -> SampledRows:
     """Row i with sampler i."""
     count = len(samplers)
@@ -31,6 +38,7 @@ def sample(
         positions,
         extra or [[]] * count,
         num_logprobs=num_logprobs or [None] * count,
+        threads=threads,
         instruction_set=isa,
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from paceline import _native
 from paceline.core import SamplingParams
-from paceline.core.errors import PacelineError
+from paceline.models import ThreadPool
 from paceline.models.sampling import hash_rows
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 
@@ -50,6 +50,19 @@ def test_a_row_does_not_depend_on_its_batch():
     for row in range(27):
         alone = sample(logits[row : row + 1], [samplers[row]], [positions[row]], extra=[extra[row]], num_logprobs=[2])
         assert (alone.token_ids[0], alone.logprobs[0]) == (together.token_ids[row], together.logprobs[row])
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 18])
+def test_threads_do_not_change_a_bit(num_rows):
+    """Threads share out rows, or pieces of a row where rows are fewer than threads."""
+    samplers, positions, extra = _mixed_rows(18)
+    logits = random_logits(18, VOCAB_SIZE, seed=4, spread=3.0)
+    for first in range(0, 18, num_rows):
+        rows = slice(first, first + num_rows)
+        calls = (logits[rows], samplers[rows], positions[rows])
+        options = {"extra": extra[rows], "num_logprobs": [2] * num_rows}
+        alone = sample(*calls, **options)
+        assert all(sample(*calls, **options, threads=ThreadPool(count)) == alone for count in (1, 2, 3, 20))
 
 
 def test_asking_for_logprobs_does_not_change_the_tokens():
@@ -153,13 +166,19 @@ def test_a_hash_tells_rows_apart_by_every_bit():
 def test_broken_logits_are_an_error(value, index, temperature):
     logits = random_logits(1, 100)
     logits[0, index] = value
-    with pytest.raises(PacelineError, match="logits"):
-        sample(logits, [make_sampler(SamplingParams(temperature=temperature), 100)], [0])
+    sound = random_logits(1, 100, seed=1)
+    sampler = make_sampler(SamplingParams(temperature=temperature), 100)
+    result = sample(np.concatenate([sound, logits, sound]), [sampler] * 3, [0] * 3, num_logprobs=[0] * 3)
+    assert result.token_ids[1] is result.logprobs[1] is None
+    assert list(result.failures) == [1]
+    assert "logits" in result.failures[1]
+    assert result.token_ids[::2] == sample(sound, [sampler], [0]).token_ids * 2
 
 
 def test_a_row_without_a_token_left_is_an_error():
-    with pytest.raises(PacelineError, match="no token"):
-        sample(np.full((1, 4), -np.inf, dtype=np.float32), [make_sampler(SamplingParams(), 4)], [0])
+    result = sample(np.full((1, 4), -np.inf, dtype=np.float32), [make_sampler(SamplingParams(), 4)], [0])
+    assert result.token_ids == [None]
+    assert "no token" in result.failures[0]
 
 
 def test_impossible_tokens_are_never_drawn():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from paceline.core import Draft, SamplingParams
-from paceline.core.errors import PacelineError
 from paceline.models.sampling import hash_rows
 from paceline.speculation import Verifier
 from tests.speculation.tables import VOCAB_SIZE, make_sampler, make_sequence, random_table
@@ -62,8 +61,24 @@ def test_of_equal_siblings_the_first_is_taken():
     assert verdict.path == (0,)
 
 
-def test_broken_logits_are_not_sampled():
+def test_a_broken_row_is_an_error_of_its_own_sequence():
     table = random_table(5)
     table[0, 1] = np.nan
-    with pytest.raises(PacelineError, match="NaN"):
-        _verify([(SamplingParams(), Draft())], table, [0])
+    best = int(table[1].argmax())
+    greedy = SamplingParams(temperature=0.0, num_logprobs=0)
+    drafted = [(greedy, Draft.chain([1], "ngram")), (greedy, Draft())]
+    broken, sound = _verify(drafted, table, [0, 1], has_row_hashes=True)
+    assert (broken.path, broken.committed, broken.logprobs, broken.row_hashes) == ((), (), (), ())
+    assert "NaN" in broken.error
+    assert (sound.committed, sound.error) == ((best,), None)
+
+
+def test_what_was_accepted_before_a_broken_row_is_committed():
+    table = random_table(6)[:4]
+    best = [int(token) for token in table.argmax(axis=1)]
+    table[2] = np.nan
+    greedy = SamplingParams(temperature=0.0, num_logprobs=0)
+    [verdict] = _verify([(greedy, Draft.chain(best[:3], "draft-model"))], table, [0], has_row_hashes=True)
+    assert (verdict.path, verdict.committed, verdict.error) == ((0,), tuple(best[:2]), None)
+    assert [entry.token_id for entry in verdict.logprobs] == best[:2]
+    assert verdict.row_hashes == tuple(hash_rows(table, [0, 1]))

@@ -117,7 +117,8 @@ class Runner:
         names = tuple(drafter for drafter in drafters if isinstance(drafter, str))
         own = tuple(drafter for drafter in drafters if not isinstance(drafter, str))
         parts = build_parts(self.pair, config, names, num_blocks or enough)
-        verifier = RecordingVerifier(has_row_hashes=True, instruction_set=instruction_sets()[-1])
+        threads = self.pair.target.model.threads
+        verifier = RecordingVerifier(has_row_hashes=True, threads=threads, instruction_set=instruction_sets()[-1])
         parts = replace(parts, verifier=verifier, drafters=(*own, *parts.drafters))
         return Run(Engine.from_parts(config, parts), verifier)
 

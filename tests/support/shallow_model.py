@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paceline.checkpoint import GgufFile, GgufTensor
 from paceline.engine.loading import LoadedModel
-from paceline.models import NativeModel, read_model_config
+from paceline.models import NativeModel, ThreadPool, read_model_config
 from paceline.tokenizer import Tokenizer
 
 
@@ -22,7 +22,8 @@ def load_without_layers(path: Path, skipped: Collection[int]) -> LoadedModel:
         kept = [layer for layer in range(config.num_layers) if layer not in skipped]
         shallow = replace(config, num_layers=len(kept), layers=tuple(config.layers[layer] for layer in kept))
         gguf.tensors = _renumber(gguf.tensors, kept)
-        return LoadedModel("shallow", NativeModel(gguf, shallow, num_threads=2), Tokenizer.from_gguf(gguf, None))
+        model = NativeModel(gguf, shallow, threads=ThreadPool(2))
+        return LoadedModel("shallow", model, Tokenizer.from_gguf(gguf, None))
 
 
 def _renumber(tensors: dict[str, GgufTensor], kept: list[int]) -> dict[str, GgufTensor]:

@@ -38,11 +38,13 @@ struct KernelTable {
   void (*rope_neox)(float* head, const float* cosine, const float* sine, int64_t head_dim);
 
   // Vocabulary rows ------------------------------------------------------------------------------------------------------
-  int64_t (*argmax)(const float* row, int64_t n);                   // ties go to the lower index
-  float (*maximum)(const float* row, int64_t n);
-  float (*sum_exponentials)(const float* row, int64_t n, float maximum);         // sum of e^(x - maximum)
-  // target[i] = e^((row[i] - maximum) * inverse_temperature)
-  void (*exponentials)(const float* row, int64_t n, float maximum, float inverse_temperature, float* target);
+  // sum of e^(x - maximum)
+  float (*sum_exponentials)(const float* row, int64_t n, float maximum);
+
+  // Loading ----------------------------------------------------------------------------------------------------------------
+  // Rounds weights [inputs][16 rows] to blocks of Q4_0, each with the half scale of about the least squared error; row r's
+  // blocks go to target + r * stride.
+  void (*quantize_q4_0)(const float* weights, int64_t inputs, uint8_t* target, int64_t stride);
 
   // Attention --------------------------------------------------------------------------------------------------------------
   void (*store_kv)(const KvView& kv, int64_t slot, const float* key, const float* value);

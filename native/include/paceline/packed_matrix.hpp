@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "paceline/aligned_buffer.hpp"
 #include "paceline/ggml_type.hpp"
 
 namespace paceline {
+
+struct KernelTable;  // native/include/paceline/kernel_table.hpp
 
 constexpr int64_t kColumnBlock = 16;   // output columns that a tile holds
 constexpr int64_t kSuperBlock = 256;   // inputs of a contiguous piece of a column block; a row's last may be shorter
@@ -26,12 +29,21 @@ struct PackedMatrix {
   bool is_quantized() const {
     return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
   }
+  int64_t size_bytes() const { return column_blocks * block_bytes; }
   const uint8_t* block(int64_t index) const { return data.as<uint8_t>() + index * block_bytes; }
 };
 
-// Repacks column blocks [block_begin, block_end) of a tensor stored row by row (`source`: outputs x row_bytes) into `target`.
-// Different ranges may be packed by different threads.
-void pack_blocks(PackedMatrix& target, const uint8_t* source, int64_t block_begin, int64_t block_end);
+// Rows of a file's tensor, stored one after the other: all of them, or those that `selected` names.
+struct WeightRows {
+  GgmlType type = GgmlType::kF32;
+  const uint8_t* data = nullptr;
+  std::span<const int32_t> selected = {};
+};
+
+// Repacks column blocks [block_begin, block_end) of `target` from `source`, whose weights are rounded where `target` is of
+// another type, which must be Q4_0. Different ranges may be packed by different threads.
+void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t block_begin,
+                 int64_t block_end);
 
 // Allocates an empty packed matrix; throws std::invalid_argument for a type or size that has no layout.
 PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs);

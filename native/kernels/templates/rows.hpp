@@ -79,22 +79,6 @@ inline void rope_neox(float* head, const float* cosine, const float* sine, int64
   });
 }
 
-inline float row_maximum(const float* row, int64_t n) {
-  const float lowest = -__builtin_inff();
-  F32x16 best = broadcast(lowest);
-  for_each_lanes(n, [&](int64_t i, int count) {
-    best = maximum(keep_first(load_partial(row + i, count), count, lowest), best);
-  });
-  return reduce_maximum(best);
-}
-
-inline int64_t argmax(const float* row, int64_t n) {
-  const float best = row_maximum(row, n);
-  int64_t i = 0;
-  while (i < n && !(row[i] == best)) ++i;
-  return i < n ? i : 0;
-}
-
 inline float sum_exponentials(const float* row, int64_t n, float maximum_value) {
   const F32x16 shift = broadcast(maximum_value);
   F32x16 sum = zero();
@@ -103,15 +87,6 @@ inline float sum_exponentials(const float* row, int64_t n, float maximum_value) 
     sum = add(sum, keep_first(e, count, 0.0F));
   });
   return reduce_add(sum);
-}
-
-inline void exponentials(const float* row, int64_t n, float maximum_value, float inverse_temperature, float* target) {
-  const F32x16 shift = broadcast(maximum_value);
-  const F32x16 factor = broadcast(inverse_temperature);
-  for_each_lanes(n, [&](int64_t i, int count) {
-    const F32x16 x = multiply(subtract(load_partial(row + i, count), shift), factor);
-    store_partial(target + i, exponential(x), count);
-  });
 }
 
 }  // namespace paceline::PACELINE_ISA

@@ -34,6 +34,12 @@ def model_options(
     drafters: Annotated[
         str | None, typer.Option(help="Names joined by commas (ngram, draft-model), or none; default: all that fit.")
     ] = None,
+    draft_vocab_size: Annotated[
+        str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
+    ] = None,
+    draft_weight_bits: Annotated[
+        str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the model; default: all cores.")] = None,
     kv_cache_type: Annotated[
         str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
@@ -44,6 +50,8 @@ def model_options(
     return {
         "model": model,
         "draft_model": draft_model,
+        "draft_vocab_size": draft_vocab_size,
+        "draft_weight_bits": draft_weight_bits,
         "drafters": drafters,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,

@@ -69,6 +69,14 @@ class _MergedSettings(EngineConfig, GatewayConfig, BaseSettings):
         names = tuple(name.strip() for name in value.split(",") if name.strip())
         return () if names == ("none",) else names
 
+    @field_validator("draft_vocab_size", "draft_weight_bits", mode="before")
+    @classmethod
+    def _read_limit(cls, value: object) -> object:
+        """Accepts what the command line accepts: a number, or `all` for no limit."""
+        if not isinstance(value, str):
+            return value
+        return None if value == "all" else int(value) if value.isdecimal() else value
+
 
 def _merging_class(path: Path | None) -> type[_MergedSettings]:
     class FromFile(_MergedSettings):

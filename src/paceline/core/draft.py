@@ -70,18 +70,20 @@ class Verdict:
 
     `path` are the accepted draft nodes from the root down, `token_ids` their tokens, `next_token` the target's own
     token after them (recovered or bonus). Where they were asked for, `logprobs` and `row_hashes` have one entry for
-    each accepted token and for `next_token`; else they are empty.
+    each accepted token and for `next_token`; else they are empty. `error` says why the target has no token after the
+    sequence's last one; nothing is committed then.
     """
 
     path: tuple[int, ...]
     token_ids: tuple[int, ...]
-    next_token: int
+    next_token: int | None
     logprobs: tuple[TokenLogprob, ...]
     num_drafted: int
     drafter: str = "none"
     row_hashes: tuple[str, ...] = field(default=())
+    error: str | None = None
 
     @property
     def committed(self) -> tuple[int, ...]:
         """All tokens this verdict adds: the accepted ones and `next_token`."""
-        return (*self.token_ids, self.next_token)
+        return self.token_ids if self.next_token is None else (*self.token_ids, self.next_token)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.core import Output, TokenLogprob, Verdict
+from paceline.core import FinishReason, Output, TokenLogprob, Verdict
 from paceline.engine.generation import Generation
 from paceline.engine.text_stream import Finish
 
@@ -54,8 +54,11 @@ class Commit:
 def commit_verdict(generation: Generation, verdict: Verdict) -> Commit:
     """Appends the verdict's tokens until one ends the sequence, and advances what depends on them.
 
-    The KV of accepted nodes must be in place behind the sequence's tokens; that of the last token is not computed.
+    The KV of accepted nodes must be in place behind the sequence's tokens; that of the last token is not computed. A
+    verdict with an error ends the sequence.
     """
+    if verdict.error is not None:
+        return Commit.ended(generation, Finish(FinishReason.ERROR), f"the model gave no next token: {verdict.error}")
     sequence = generation.sequence
     first_token_index = sequence.num_output_tokens
     token_ids, text, finish = _append(generation, verdict)

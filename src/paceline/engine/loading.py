@@ -11,9 +11,10 @@ from paceline.config import DrafterName, EngineConfig
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
-from paceline.models import NativeModel, read_model_config
+from paceline.models import NativeModel, Slimming, ThreadPool, read_model_config
 from paceline.models.sampling import RowSampler
-from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter
+from paceline.models.slimming import WHOLE
+from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter, Verifier
 from paceline.tokenizer import Tokenizer
 
 DRAFT_MODEL: DrafterName = "draft-model"
@@ -76,10 +77,11 @@ def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = No
 def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
     """The models that `config` means; `instruction_set` None takes the machine's best. Raises as above."""
     resolved = resolve_pair(config)
-    target = load_model(resolved.target, config, instruction_set)
+    threads = ThreadPool(config.num_threads or len(os.sched_getaffinity(0)))
+    target = load_model(resolved.target, config, threads, instruction_set)
     if resolved.draft is None:
         return LoadedPair(target, None, resolved.drafter_names)
-    draft = load_model(resolved.draft, config, instruction_set)
+    draft = load_model(resolved.draft, config, threads, instruction_set, is_draft=True)
     _check_same_vocabulary(draft, target)
     return LoadedPair(target, draft, resolved.drafter_names)
 
@@ -98,6 +100,7 @@ def build_parts(
         controller=FixedController(config.num_speculative_tokens, DRAFT_MODEL if draft else None),
         drafters=tuple(_build_drafters(config, drafter_names, draft, samplers, num_blocks)),
         samplers=samplers,
+        verifier=Verifier(threads=pair.target.model.threads),
         draft_model_name=draft.name if draft else None,
     )
 
@@ -117,25 +120,46 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
     return (NGRAM, DRAFT_MODEL) if has_draft_model else (NGRAM,)
 
 
-def load_model(resolved: ResolvedModel, config: EngineConfig, instruction_set: str | None = None) -> LoadedModel:
-    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back."""
+def load_model(
+    resolved: ResolvedModel,
+    config: EngineConfig,
+    threads: ThreadPool,
+    instruction_set: str | None = None,
+    *,
+    is_draft: bool = False,
+) -> LoadedModel:
+    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back.
+
+    A draft model is slimmed as the settings say.
+    """
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
         check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
         tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
-        num_threads = config.num_threads or len(os.sched_getaffinity(0))
         model = NativeModel(
             gguf,
             model_config,
-            num_threads=num_threads,
+            threads=threads,
             block_size=config.block_size,
             max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
             kv_cache_type=config.kv_cache_type,
+            slimming=draft_slimming(config, tokenizer) if is_draft else WHOLE,
         )
         gguf.release_pages()
-    _logger.info("loaded %s (%s)", resolved.name, model_config.architecture)
+    weight_mib = model.weight_bytes / 2**20
+    _logger.info("loaded %s (%s, %.0f MiB of weights)", resolved.name, model_config.architecture, weight_mib)
     return LoadedModel(resolved.name, model, tokenizer)
+
+
+def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
+    """What a draft model with this vocabulary leaves out; it keeps the tokens that end or structure a text."""
+    return Slimming.of_vocabulary(
+        config.draft_vocab_size,
+        tokenizer.vocab_size,
+        tokenizer.special_token_ids,
+        has_four_bits=config.draft_weight_bits is not None,
+    )
 
 
 def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:
@@ -166,7 +190,11 @@ def _build_drafters(
     if draft is not None:
         drafters.append(
             DraftModelDrafter(
-                draft.model, samplers, num_blocks=num_blocks, prefill_chunk_size=config.prefill_chunk_size
+                draft.model,
+                samplers,
+                num_blocks=num_blocks,
+                prefill_chunk_size=config.prefill_chunk_size,
+                threads=draft.model.threads,
             )
         )
     return drafters

@@ -212,10 +212,13 @@ class Scheduler:
 
     def _commit_one(self, generation: Generation, verdict: Verdict) -> Commit:
         try:
-            return commit_verdict(generation, verdict)
+            commit = commit_verdict(generation, verdict)
         except Exception as error:
             _logger.exception("request %s ends with an error", generation.sequence.sequence_id)
             return Commit.ended(generation, Finish(FinishReason.ERROR), f"internal error: {error}")
+        if commit.error is not None:
+            _logger.error("request %s ends with an error: %s", generation.sequence.sequence_id, commit.error)
+        return commit
 
     def _settle_blocks(self, generation: Generation) -> None:
         """Gives back what rejected draft nodes took, and lets others find the blocks that are full now."""

@@ -2,8 +2,9 @@
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
 from paceline.models.machine_limits import MachineLimits, MachineProbe, dot_product_sets
-from paceline.models.native import NativeModel, instruction_sets
+from paceline.models.native import NativeModel, ThreadPool, instruction_sets
 from paceline.models.protocol import KvStore, Model
+from paceline.models.slimming import Slimming
 
 __all__ = [
     "KvStore",
@@ -11,6 +12,8 @@ __all__ = [
     "MachineProbe",
     "Model",
     "NativeModel",
+    "Slimming",
+    "ThreadPool",
     "check_tensors",
     "dot_product_sets",
     "instruction_sets",

@@ -17,8 +17,11 @@ from paceline.core import Activation, Batch, Float32Array, KvCacheType, ModelCon
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 from paceline.models.architectures import check_tensors
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
+from paceline.models.slimming import WHOLE, Slimming
 
 BLOCK_SIZE = 16
+
+ThreadPool = _native.ThreadPool
 
 _MATRICES = (
     ("attn_q", _native.Matrix.QUERY),
@@ -74,11 +77,6 @@ class NativeKvStore:
         for source, destination in pairs:
             self._decoder.move_slot(source, destination)
 
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies whole blocks for each (source block, destination block), in order."""
-        for source, destination in pairs:
-            self._decoder.copy_block(source, destination)
-
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes, [block_size_bytes]."""
         return np.frombuffer(self._decoder.read_block(block_id), dtype=np.uint8)
@@ -91,8 +89,10 @@ class NativeKvStore:
 class NativeModel:
     """A decoder in the C++ core.
 
-    `max_positions` bounds the positions of any row (default: the model's context). `instruction_set` None takes the
-    machine's best, or the one that PACELINE_ISA names. Raises UnsupportedModelError, CheckpointError, ConfigError.
+    `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` bounds the
+    positions of any row (default: the model's context). `instruction_set` None takes the machine's best, or the one
+    that PACELINE_ISA names. `slimming` leaves out some of the weights. Raises UnsupportedModelError, CheckpointError,
+    ConfigError.
     """
 
     def __init__(
@@ -100,11 +100,12 @@ class NativeModel:
         gguf: GgufFile,
         config: ModelConfig,
         *,
-        num_threads: int,
+        threads: ThreadPool,
         block_size: int = BLOCK_SIZE,
         max_positions: int | None = None,
         instruction_set: str | None = None,
         kv_cache_type: KvCacheType = KvCacheType.F16,
+        slimming: Slimming = WHOLE,
     ) -> None:
         if block_size != BLOCK_SIZE:
             raise ConfigError(f"block_size is {block_size}, but the native core has blocks of {BLOCK_SIZE}")
@@ -112,24 +113,20 @@ class NativeModel:
             raise UnsupportedModelError(f"{config.name} has heads of {config.head_dim}, not a multiple of 16")
         check_tensors(gguf, config)
         self.config = config
+        self.threads = threads
         native_config = _native_config(config, max_positions or config.max_context)
         native_config.kv_cache_type = _native.KvCacheType[kv_cache_type.name]
         try:
-            self._decoder = _native.Decoder(native_config, num_threads, instruction_set)
+            self._decoder = _native.Decoder(native_config, threads, instruction_set)
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        _load_weights(self._decoder, gguf, config)
+        _load_weights(self._decoder, gguf, config, slimming)
         self.kv = NativeKvStore(self._decoder)
 
     @property
     def instruction_set(self) -> str:
         """Which kernels run: scalar, avx2, avx512 or amx."""
         return self._decoder.instruction_set
-
-    @property
-    def num_threads(self) -> int:
-        """Threads of a forward pass, the caller included."""
-        return self._decoder.num_threads
 
     @property
     def weight_bytes(self) -> int:
@@ -174,22 +171,26 @@ def _native_config(config: ModelConfig, max_positions: int) -> _native.DecoderCo
     return native
 
 
-def _load_weights(decoder: _native.Decoder, gguf: GgufFile, config: ModelConfig) -> None:
+def _load_weights(decoder: _native.Decoder, gguf: GgufFile, config: ModelConfig, slimming: Slimming) -> None:
     embedding = gguf.tensors[EMBEDDING_NAME]
     decoder.set_embedding(int(embedding.type), embedding.data)
     output = gguf.tensors.get(OUTPUT_NAME, embedding)
-    decoder.set_output(int(output.type), output.data, *output.shape)
+    packed_type = slimming.packed_type(output)
+    token_ids = slimming.output_token_ids
+    decoder.set_output(int(output.type), output.data, output.shape[1], int(packed_type), token_ids)
     gguf.release_pages(output)
     decoder.set_output_norm(_float_values(gguf.tensors[OUTPUT_NORM_NAME]))
     for layer in range(config.num_layers):
-        _load_layer(decoder, gguf, layer)
+        _load_layer(decoder, gguf, layer, slimming)
 
 
-def _load_layer(decoder: _native.Decoder, gguf: GgufFile, layer: int) -> None:
+def _load_layer(decoder: _native.Decoder, gguf: GgufFile, layer: int, slimming: Slimming) -> None:
     prefix = layer_prefix(layer)
     for name, matrix in _MATRICES:
         tensor = gguf.tensors[f"{prefix}{name}.weight"]
-        decoder.set_matrix(layer, matrix, int(tensor.type), tensor.data, *tensor.shape)
+        outputs, inputs = tensor.shape
+        packed_type = slimming.packed_type(tensor)
+        decoder.set_matrix(layer, matrix, int(tensor.type), tensor.data, outputs, inputs, int(packed_type))
         gguf.release_pages(tensor)
     for name, vector in _VECTORS:
         optional = gguf.tensors.get(f"{prefix}{name}")

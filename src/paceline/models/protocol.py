@@ -38,10 +38,6 @@ class KvStore(Protocol):
         """Copies K and V of slot `source` to slot `destination` for each (source, destination), in order."""
         ...
 
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies whole blocks for each (source block, destination block), in order."""
-        ...
-
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes, [block_size_bytes]."""
         ...

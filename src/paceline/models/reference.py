@@ -90,12 +90,6 @@ class ReferenceKvStore:
             for part in self._stored:
                 part[:, destination] = part[:, source]
 
-    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies blocks (source, destination) in order."""
-        for source, destination in pairs:
-            for part in self._stored:
-                part[:, self._slots(destination)] = part[:, self._slots(source)]
-
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
         """The block's bytes: all of K, then all of V."""
         parts = [np.ascontiguousarray(part[:, self._slots(block_id)]) for part in self._stored]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import paceline._native as _native
 from paceline.core import Float32Array, SamplingParams, Sequence, TokenLogprob
-from paceline.core.errors import InvalidRequestError, PacelineError
+from paceline.core.errors import InvalidRequestError
 
 _SEED_MASK = (1 << 64) - 1
 
@@ -80,10 +80,14 @@ class RowSampler:
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """One token for each row; a log-probability (raw distribution, before processing) where one was asked for."""
+    """One token for each row; a log-probability (raw distribution, before processing) where one was asked for.
 
-    token_ids: list[int]
+    A row with a NaN or with no token left has no token; `failures` says why, by its index.
+    """
+
+    token_ids: list[int | None]
     logprobs: list[TokenLogprob | None]
+    failures: dict[int, str]
 
 
 def sample_rows(
@@ -94,24 +98,25 @@ def sample_rows(
     extra_token_ids: list[list[int]],
     *,
     num_logprobs: list[int | None],
+    threads: _native.ThreadPool | None = None,
     instruction_set: str | None = None,
 ) -> SampledRows:
     """Samples row `rows[i]` of `logits` (float32 [L, vocab_size], C order) with `samplers[i]`, for all i in one call.
 
     `positions[i]` is the index in the sequence of the token being sampled, `extra_token_ids[i]` the tokens between the
     committed text and that position (they count as output). `num_logprobs[i]` None asks for no log-probability, n for
-    the token's and for the n most likely tokens'. Does not change the samplers; releases the GIL. Raises PacelineError
-    for a row with a NaN or with no token left.
+    the token's and for the n most likely tokens'. `threads` None means the calling thread alone; a result does not
+    depend on them. Does not change the samplers; releases the GIL.
     """
     native_samplers = [sampler.native for sampler in samplers]
-    try:
-        token_ids, logprobs = _native.sample_rows(
-            logits, rows, native_samplers, positions, extra_token_ids, num_logprobs, instruction_set
-        )
-    except ValueError as error:
-        raise PacelineError(f"sampling failed: {error}") from error
-    entries = zip(token_ids, logprobs, strict=True)
-    return SampledRows(token_ids, [None if found is None else TokenLogprob(token, *found) for token, found in entries])
+    token_ids, logprobs, failures = _native.sample_rows(
+        logits, rows, native_samplers, positions, extra_token_ids, num_logprobs, threads, instruction_set
+    )
+    entries = [
+        None if token_id is None or found is None else TokenLogprob(token_id, *found)
+        for token_id, found in zip(token_ids, logprobs, strict=True)
+    ]
+    return SampledRows(token_ids, entries, failures)
 
 
 def hash_rows(logits: Float32Array, rows: list[int]) -> list[str]:

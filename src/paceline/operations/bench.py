@@ -91,7 +91,7 @@ class Bench:
         model = self.pair.target.model
         return read_provenance(
             model.instruction_set,
-            model.num_threads,
+            model.threads.num_threads,
             read_model_provenance(target.name, target.path),
             read_model_provenance(draft.name, draft.path) if draft else None,
         )

@@ -20,7 +20,7 @@ from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, 
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
 from paceline.engine.loading import LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.models import instruction_sets
+from paceline.models import ThreadPool, instruction_sets
 from paceline.models.sampling import RowSampler
 from paceline.operations.verify_plan import (
     NUM_RAW_PROMPTS,
@@ -81,8 +81,8 @@ class Check:
 class RecordingVerifier(Verifier):
     """A verifier that keeps the row hashes of what it committed, by sequence id and output position."""
 
-    def __init__(self, *, has_row_hashes: bool, instruction_set: str) -> None:
-        super().__init__(has_row_hashes=has_row_hashes, instruction_set=instruction_set)
+    def __init__(self, *, has_row_hashes: bool, threads: ThreadPool, instruction_set: str) -> None:
+        super().__init__(has_row_hashes=has_row_hashes, threads=threads, instruction_set=instruction_set)
         self.row_hashes: dict[tuple[str, int], str] = {}
 
     def verify(
@@ -178,12 +178,12 @@ class Verification:
             num_prompts=plan.num_prompts,
             num_tokens=plan.num_tokens,
         )
-        run = _Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(machine))
+        run = _Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(pair))
         self._expected = run.answers(self._requests(setting))
 
     def _check(self, pair: LoadedPair, machine: Machine, setting: Setting) -> Iterator[Check]:
         config = self._engine_config(setting, has_prefix_cache=True)
-        run = _Run.of(config, pair, setting.drafters, self._verifier(machine))
+        run = _Run.of(config, pair, setting.drafters, self._verifier(pair))
         for cache in ("cold", "warm"):
             before, start_s = run.engine.stats(), time.perf_counter()
             answers = run.answers(self._requests(setting))
@@ -202,8 +202,11 @@ class Verification:
                 difference=self._first_difference(answers, setting.num_tokens, pair.target.tokenizer),
             )
 
-    def _verifier(self, machine: Machine) -> RecordingVerifier:
-        return RecordingVerifier(has_row_hashes=self.has_row_hashes, instruction_set=machine.instruction_set)
+    def _verifier(self, pair: LoadedPair) -> RecordingVerifier:
+        model = pair.target.model
+        return RecordingVerifier(
+            has_row_hashes=self.has_row_hashes, threads=model.threads, instruction_set=model.instruction_set
+        )
 
     def _engine_config(self, setting: Setting, *, has_prefix_cache: bool) -> EngineConfig:
         longest = max(map(len, self._prompts)) + self.plan.num_tokens + 1

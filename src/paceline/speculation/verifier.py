@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.core import Draft, Float32Array, Sequence, TokenLogprob, Verdict
+from paceline.models import ThreadPool
 from paceline.models.sampling import RowSampler, hash_rows, sample_rows
 from paceline.speculation.tree import child_by_token
 
@@ -27,6 +28,7 @@ class _Walk:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     row_hashes: list[str] = field(default_factory=list)
+    error: str | None = None
 
     @property
     def row(self) -> int:
@@ -44,25 +46,42 @@ class _Walk:
         self.path.append(child)
         return True
 
+    def fail(self, error: str) -> None:
+        """Ends at a row that has no token: below the root by standing still before it, as plain decoding would."""
+        if self.path:
+            self.path.pop()
+        else:
+            self.error = error
+
     def verdict(self) -> Verdict:
         """What the walk found."""
         return Verdict(
             path=tuple(self.path),
             token_ids=tuple(self.token_ids[:-1]),
-            next_token=self.token_ids[-1],
+            next_token=self.token_ids[-1] if self.token_ids else None,
             logprobs=tuple(self.logprobs),
             num_drafted=len(self.draft),
             drafter=self.draft.drafter,
-            row_hashes=tuple(self.row_hashes),
+            row_hashes=tuple(self.row_hashes[: len(self.token_ids)]),
+            error=self.error,
         )
 
 
 class Verifier:
     """Checks drafts against the target's logits. With `has_row_hashes`, verdicts carry a hash of the raw logits row of
-    each committed token. `instruction_set` None samples with the machine's best."""
+    each committed token. `threads` sample, or None the calling thread alone; `instruction_set` None is the machine's
+    best.
+    """
 
-    def __init__(self, *, has_row_hashes: bool = False, instruction_set: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        has_row_hashes: bool = False,
+        threads: ThreadPool | None = None,
+        instruction_set: str | None = None,
+    ) -> None:
         self._has_row_hashes = has_row_hashes
+        self._threads = threads
         self._instruction_set = instruction_set
 
     def verify(
@@ -77,7 +96,7 @@ class Verifier:
         `first_rows[i]` and that of its draft's node j at `first_rows[i] + 1 + j`.
 
         One sampling call for each depth over all sequences still on a draft. Changes nothing. Log-probabilities are
-        given where the request asks for them.
+        given where the request asks for them. A row of logits that has no token is its own sequence's error alone.
         """
         walks = [
             _Walk(draft, sampler, first_row, len(sequence.token_ids), child_by_token(draft))
@@ -101,10 +120,13 @@ class Verifier:
             [walk.first_position + len(walk.token_ids) for walk in walks],
             [walk.token_ids for walk in walks],
             num_logprobs=[walk.sampler.num_logprobs for walk in walks],
+            threads=self._threads,
             instruction_set=self._instruction_set,
         )
+        for index, failure in sampled.failures.items():
+            walks[index].fail(failure)
         return [
             walk
             for walk, token_id, logprob in zip(walks, sampled.token_ids, sampled.logprobs, strict=True)
-            if walk.advance(token_id, logprob)
+            if token_id is not None and walk.advance(token_id, logprob)
         ]

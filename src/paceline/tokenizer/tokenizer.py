@@ -75,6 +75,12 @@ class Tokenizer:
         self._built_encoder()
 
     @property
+    def special_token_ids(self) -> list[int]:
+        """Ids of the tokens that no plain text has: control, unknown and user-defined ones."""
+        special = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED}
+        return [token_id for token_id, kind in enumerate(self._token_types) if kind in special]
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether the model is made for chats."""
         return self._chat_template is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
 from paceline.kvcache import BlockManager
-from paceline.models.protocol import Model
+from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler, sample_rows
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
 
@@ -64,18 +64,26 @@ class DraftModelDrafter:
 
     `samplers` are the target's, by sequence id. `num_blocks` KV blocks are allocated; a sequence that finds none free,
     or does not fit the draft model's context, gets empty drafts. A call reads at most `prefill_chunk_size` unseen
-    tokens over all sequences, and a sequence drafts once it has none left.
+    tokens over all sequences, and a sequence drafts once it has none left. `threads` sample (None: the calling thread
+    alone).
     """
 
     name = "draft-model"
     is_free = False
 
     def __init__(
-        self, model: Model, samplers: Mapping[str, RowSampler], *, num_blocks: int, prefill_chunk_size: int = 256
+        self,
+        model: Model,
+        samplers: Mapping[str, RowSampler],
+        *,
+        num_blocks: int,
+        prefill_chunk_size: int = 256,
+        threads: ThreadPool | None = None,
     ) -> None:
         model.kv.allocate(num_blocks)
         self._model = model
         self._samplers = samplers
+        self._threads = threads
         self._prefill_chunk_size = prefill_chunk_size
         self._blocks = BlockManager(num_blocks, model.kv.block_size)
         self._caches: dict[str, _DraftCache] = {}
@@ -95,7 +103,7 @@ class DraftModelDrafter:
         runs, active = self._unseen([guess for guess in guesses if guess.window > 0])
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
-            active = _draw(active, logits)
+            active = _draw(active, logits, self._threads)
             runs = [_feed_back(guess) for guess in active]
         return [
             Draft.chain(guess.token_ids, self.name, guess.confidences) if guess.token_ids else Draft()
@@ -155,7 +163,7 @@ class DraftModelDrafter:
         return runs, ready
 
 
-def _draw(guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
+def _draw(guesses: list[_Guess], logits: Float32Array, threads: ThreadPool | None) -> list[_Guess]:
     """Adds one token to each guess, from its row of `logits`; returns the guesses that go on."""
     sampled = sample_rows(
         logits,
@@ -164,11 +172,12 @@ def _draw(guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
         [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
         [guess.token_ids for guess in guesses],
         num_logprobs=[0] * len(guesses),
+        threads=threads,
     )
     return [
         guess
         for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
-        if guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
+        if token_id is not None and guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
     ]
 
 
