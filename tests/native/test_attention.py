@@ -10,7 +10,7 @@ import pytest
 
 from paceline.checkpoint import GgufFile
 from paceline.core import KvCacheType
-from paceline.models import NativeModel, instruction_sets, read_model_config
+from paceline.models import NativeModel, ThreadPool, instruction_sets, read_model_config
 from paceline.models.reference import ReferenceModel, load_vectors, store_vectors
 from tests.native.decoder_runs import BLOCK_SIZE, bits, run_chunks
 from tests.native.row_promises import NUM_BLOCKS, TABLE, check_batch, check_chunkings, check_restored_blocks, check_tree
@@ -48,7 +48,11 @@ def load(gguf, kv_cache_type):
     def load_model(num_threads=2, instruction_set=None):
         config = read_model_config(gguf)
         model = NativeModel(
-            gguf, config, num_threads=num_threads, instruction_set=instruction_set, kv_cache_type=kv_cache_type
+            gguf,
+            config,
+            threads=ThreadPool(num_threads),
+            instruction_set=instruction_set,
+            kv_cache_type=kv_cache_type,
         )
         model.kv.allocate(NUM_BLOCKS)
         return model
@@ -101,7 +105,7 @@ def test_agrees_with_the_reference_model(gguf, kv_cache_type, text, plain):
 def test_types_give_different_logits_of_about_the_same_value(gguf, text):
     logits = []
     for kv_cache_type in KvCacheType:
-        model = NativeModel(gguf, read_model_config(gguf), num_threads=2, kv_cache_type=kv_cache_type)
+        model = NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2), kv_cache_type=kv_cache_type)
         model.kv.allocate(NUM_BLOCKS)
         logits.append(run_chunks(model, text, [TEXT_LENGTH], TABLE))
     assert (bits(logits[0]) != bits(logits[1])).any()
@@ -110,7 +114,7 @@ def test_types_give_different_logits_of_about_the_same_value(gguf, text):
 
 def test_q8_takes_a_byte_an_element_and_a_float_a_scale(gguf):
     config = read_model_config(gguf)
-    model = NativeModel(gguf, config, num_threads=1, kv_cache_type=KvCacheType.Q8)
+    model = NativeModel(gguf, config, threads=ThreadPool(1), kv_cache_type=KvCacheType.Q8)
     num_vectors = BLOCK_SIZE * config.num_layers * config.num_kv_heads
     num_scales = config.head_dim // 16 + 1
     assert model.kv.block_size_bytes == num_vectors * (2 * config.head_dim + 4 * num_scales)
