@@ -10,7 +10,7 @@
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 6;  // from here on tiles are faster
+constexpr int64_t kFirstTileRows = 7;  // from here on tiles are faster
 constexpr int kTileRows = 16;
 constexpr int kTileInputs = 64;
 constexpr int kTileSteps = 4;  // of a super-block
@@ -147,14 +147,27 @@ class TileStrip {
     const Pending done = pending_[1 - turn_];
     const TileSums& done_sums = sums_[1 - turn_];
     const int count = static_cast<int>(num_rows_ - row < kTileRows ? num_rows_ - row : kTileRows);
+    // The tile after this one; the last one asks for its own rows again.
+    const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes + kTileRows * kActivationSegment
+                                                          : TileRows(rows_, next.super_block, 0).planes;
     pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count};
     multiply_tile<ScaledPlanes<type>::kIsSigned>(rows.planes, item.planes, sums_[turn_], [&](int step) {
       if (splits_next) {
         split_groups<type>(next.block.integers, next.block.scales, 2 * step, 2 * step + 2, next.planes);
       }
       finish(done, done_sums, step, step + 1);
+      if (num_rows_ > kTileRows) prefetch_step(next_rows + step * kTileInputs);
     });
     turn_ = 1 - turn_;
+  }
+
+  // Asks for what a step of a tile will read. (Few rows are in the first-level cache anyway.)
+  static inline void prefetch_step(const int8_t* rows) {
+    PACELINE_UNROLL
+    for (int row = 0; row < kTileRows; ++row) {
+      __builtin_prefetch(rows + row * kActivationSegment);
+      __builtin_prefetch(rows + row * kActivationSegment + kActivationPlane);
+    }
   }
 
   // Adds the rows of steps [first_step, last_step) to their totals.

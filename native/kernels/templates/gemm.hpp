@@ -84,13 +84,14 @@ void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64
   }
 }
 
-// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong.
+// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong, a row after the other because
+// rows of the result lie on different pages.
 inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t first,
                          int64_t last, const float* totals, float* out, int64_t stride) {
-  for (int64_t index = first; index < last; ++index, totals += rows.row_capacity * kColumnBlock) {
-    const int columns = columns_of_block(weights, index);
-    for (int64_t row = 0; row < num_rows; ++row) {
-      store_partial(out + row * stride + index * kColumnBlock, load(totals + row * kColumnBlock), columns);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t index = first; index < last; ++index) {
+      const float* source = totals + ((index - first) * rows.row_capacity + row) * kColumnBlock;
+      store_partial(out + row * stride + index * kColumnBlock, load(source), columns_of_block(weights, index));
     }
   }
 }
