@@ -1,7 +1,9 @@
 #include "paceline/aligned_buffer.hpp"
+#include "paceline/weight_arena.hpp"
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 namespace paceline {
@@ -9,6 +11,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kChunk = size_t{256} << 20;
 
 size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -21,13 +24,22 @@ AlignedBuffer::AlignedBuffer(size_t size_bytes) : size_(round_up(size_bytes, kPa
     data_ = nullptr;
     throw std::bad_alloc();
   }
-  // Only a wish: without huge pages everything works, with more TLB misses. Neighbouring buffers are one range to the
-  // system, so that they share huge pages at their borders and none is rounded up.
+  // Only a wish: without huge pages everything works, with more TLB misses.
   if (size_ >= kHugePage) madvise(data_, size_, MADV_HUGEPAGE);
 }
 
 AlignedBuffer::~AlignedBuffer() {
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ != nullptr && !is_part_) munmap(data_, size_);
+}
+
+AlignedBuffer WeightArena::take(size_t size_bytes) {
+  const size_t size = round_up(size_bytes, kPage);
+  if (chunks_.empty() || chunks_.back().size_bytes() - used_ < size) {
+    chunks_.emplace_back(std::max(size, kChunk));
+    used_ = 0;
+  }
+  used_ += size;
+  return chunks_.back().part(used_ - size, size);
 }
 
 }  // namespace paceline

@@ -70,7 +70,7 @@ void Decoder::set_matrix(int64_t layer, Matrix role, const WeightRows& rows, int
                          GgmlType packed_type) {
   check_packed_type(rows.type, packed_type);
   PackedMatrix& matrix = layers_.at(layer).matrices.at(static_cast<size_t>(role));
-  matrix = make_packed_matrix(packed_type, outputs, inputs);
+  matrix = make_packed_matrix(packed_type, outputs, inputs, &weight_memory_);
   pack(matrix, rows);
 }
 
@@ -82,7 +82,7 @@ void Decoder::set_output(const WeightRows& rows, int64_t inputs, GgmlType packed
   require(inputs == config_.hidden_size, "the output layer has the wrong size");
   check_packed_type(rows.type, packed_type);
   require_in_range(rows.selected, config_.vocab_size, "a token of the output layer is outside of the vocabulary");
-  output_.load(rows, config_.vocab_size, inputs, packed_type, kernels_, pool_);
+  output_.load(rows, config_.vocab_size, inputs, packed_type, weight_memory_, kernels_, pool_);
 }
 
 void Decoder::set_output_norm(const float* data, int64_t size) {

@@ -80,6 +80,7 @@ class Decoder {
   std::shared_ptr<ThreadPool> shared_pool_;
   ThreadPool& pool_;
   KvStore kv_;
+  WeightArena weight_memory_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
   OutputLayer output_;

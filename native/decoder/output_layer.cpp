@@ -12,11 +12,12 @@ constexpr int64_t kPackGrain = 64;
 }  // namespace
 
 void OutputLayer::load(const WeightRows& rows, int64_t vocab_size, int64_t inputs, GgmlType packed_type,
-                       const KernelTable& kernels, ThreadPool& threads) {
+                       WeightArena& memory, const KernelTable& kernels, ThreadPool& threads) {
   rows_ = rows;
   token_ids_.assign(rows.selected.begin(), rows.selected.end());
   const auto num_selected = static_cast<int64_t>(token_ids_.size());
-  matrix_ = make_packed_matrix(packed_type, has_all_tokens() ? vocab_size : num_selected + kSpareColumns, inputs);
+  matrix_ = make_packed_matrix(packed_type, has_all_tokens() ? vocab_size : num_selected + kSpareColumns, inputs,
+                               &memory);
   if (!has_all_tokens()) {
     is_present_.assign(static_cast<size_t>(vocab_size), false);
     for (const int32_t token_id : token_ids_) is_present_[token_id] = true;

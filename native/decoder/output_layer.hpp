@@ -11,6 +11,7 @@
 #include "paceline/kernel_table.hpp"
 #include "paceline/packed_matrix.hpp"
 #include "paceline/thread_pool.hpp"
+#include "paceline/weight_arena.hpp"
 
 namespace paceline {
 
@@ -18,8 +19,8 @@ class OutputLayer {
  public:
   // Packs `rows.selected`, or all rows where that is empty; see pack_blocks for `packed_type`. With selected rows the file's
   // data must stay, since others may be needed later.
-  void load(const WeightRows& rows, int64_t vocab_size, int64_t inputs, GgmlType packed_type, const KernelTable& kernels,
-            ThreadPool& threads);
+  void load(const WeightRows& rows, int64_t vocab_size, int64_t inputs, GgmlType packed_type, WeightArena& memory,
+            const KernelTable& kernels, ThreadPool& threads);
 
   bool has_all_tokens() const { return token_ids_.empty(); }
   const PackedMatrix& matrix() const { return matrix_; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "paceline/kernel_table.hpp"
+#include "paceline/weight_arena.hpp"
 #include "quant/file_blocks.hpp"
 #include "quant/layouts.hpp"
 
@@ -204,7 +205,7 @@ void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTab
   }
 }
 
-PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs) {
+PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs, WeightArena* arena) {
   row_bytes(type, inputs);  // refuses what has no layout
   if (outputs <= 0) throw std::invalid_argument("a weight matrix with " + std::to_string(outputs) + " outputs has no layout");
   PackedMatrix matrix;
@@ -213,7 +214,8 @@ PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs) 
   matrix.inputs = inputs;
   matrix.column_blocks = (outputs + kColumnBlock - 1) / kColumnBlock;
   matrix.block_bytes = packed_block_bytes(type, inputs);
-  matrix.data = AlignedBuffer(static_cast<size_t>(matrix.column_blocks * matrix.block_bytes));
+  const auto size = static_cast<size_t>(matrix.column_blocks * matrix.block_bytes);
+  matrix.data = arena != nullptr ? arena->take(size) : AlignedBuffer(size);
   return matrix;
 }
 

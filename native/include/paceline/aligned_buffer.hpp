@@ -13,11 +13,23 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t size_bytes);  // throws std::bad_alloc
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        is_part_(std::exchange(other.is_part_, false)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(is_part_, other.is_part_);
     return *this;
+  }
+
+  // Memory inside this buffer, which must live longer.
+  AlignedBuffer part(size_t offset, size_t size_bytes) {
+    AlignedBuffer inner;
+    inner.data_ = as<uint8_t>() + offset;
+    inner.size_ = size_bytes;
+    inner.is_part_ = true;
+    return inner;
   }
 
   template <class T = uint8_t>
@@ -38,6 +50,7 @@ class AlignedBuffer {
  private:
   void* data_ = nullptr;
   size_t size_ = 0;
+  bool is_part_ = false;
 };
 
 }  // namespace paceline

@@ -13,6 +13,8 @@ namespace paceline {
 
 struct KernelTable;  // native/include/paceline/kernel_table.hpp
 
+class WeightArena;
+
 constexpr int64_t kColumnBlock = 16;   // output columns that a tile holds
 constexpr int64_t kSuperBlock = 256;   // inputs of a contiguous piece of a column block; a row's last may be shorter
 constexpr int64_t kGroup = 32;         // inputs are a multiple of this for quantized weights
@@ -45,7 +47,7 @@ struct WeightRows {
 void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t block_begin,
                  int64_t block_end);
 
-// Allocates an empty packed matrix; throws std::invalid_argument for a type or size that has no layout.
-PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs);
+// An empty packed matrix in the arena's memory, or in its own; throws std::invalid_argument for a type or size that has no layout.
+PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs, WeightArena* arena = nullptr);
 
 }  // namespace paceline

@@ -15,7 +15,8 @@
 
 namespace paceline::PACELINE_ISA {
 
-constexpr int64_t kPrefetchBytes = 6144;  // how far ahead of the unpacked group weights are asked for
+// How far ahead of the unpacked group weights are asked for, into the second-level cache.
+constexpr int64_t kPrefetchBytes = 16384;
 
 // Consecutive rows of activations at one super-block.
 struct TileRows {
@@ -38,7 +39,7 @@ struct PackedGroups {
   inline __attribute__((always_inline)) GroupWeights operator()(int group) const {
     using Numbers = Layout<type>;
     for (int line = 0; line < Numbers::kGroupBytes; line += kRegisterBytes) {
-      __builtin_prefetch(block + group * Numbers::kGroupBytes + line + kPrefetchBytes);
+      __builtin_prefetch(block + group * Numbers::kGroupBytes + line + kPrefetchBytes, 0, 2);
     }
     return unpack_group<type>(block + group * Numbers::kIntegerBytes);
   }
