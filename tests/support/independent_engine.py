@@ -164,7 +164,7 @@ def compare(model: Model, text: EngineText) -> Comparison:
     """Runs the text through `model` (its KV store is replaced) and compares distributions at `text.positions`."""
     is_same_top, differences = [], []
     reported = {position: index for index, position in enumerate(text.positions.tolist())}
-    for position, logprobs in enumerate(_logprobs(model, text)):
+    for position, logprobs in enumerate(teacher_forced(model, text.prompt_token_ids, text.token_ids)):
         if position in reported:
             top_token_ids = text.top_token_ids[reported[position]]
             is_same_top.append(logprobs.argmax() == top_token_ids[0])
@@ -175,10 +175,12 @@ def compare(model: Model, text: EngineText) -> Comparison:
     return Comparison(np.array(is_same_top), margins, top_differences, mean_differences)
 
 
-def _logprobs(model: Model, text: EngineText) -> Iterator[npt.NDArray[np.float64]]:
-    """The model's log-probabilities [vocab_size] before each token of the text, computed in chunks of rows."""
-    token_ids = [*text.prompt_token_ids, *text.token_ids[:-1]]
-    first_logit_row = len(text.prompt_token_ids) - 1
+def teacher_forced(
+    model: Model, prompt_token_ids: list[int], continuation: list[int]
+) -> Iterator[npt.NDArray[np.float64]]:
+    """The model's log-probabilities [vocab_size] before each token of a continuation, computed in chunks of rows."""
+    token_ids = [*prompt_token_ids, *continuation[:-1]]
+    first_logit_row = len(prompt_token_ids) - 1
     model.kv.allocate(-(-len(token_ids) // model.kv.block_size))
     for start in range(0, len(token_ids), _CHUNK_ROWS):
         stop = min(start + _CHUNK_ROWS, len(token_ids))
