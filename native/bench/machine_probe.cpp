@@ -1,14 +1,15 @@
 #include "bench/machine_probe.hpp"
 
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+
+#include "paceline/kernel_table.hpp"
+#include "paceline/tile_config.hpp"
 
 namespace paceline {
 namespace {
@@ -127,15 +128,6 @@ __attribute__((target("avx512f,avx512vnni"))) uint32_t dot_avx512(int64_t iterat
   return lanes[0];
 }
 
-// What ldtilecfg reads (Intel SDM, palette 1).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations) {
   TileConfig config;
   std::fill_n(config.row_bytes, 8, uint16_t{64});
@@ -144,7 +136,7 @@ __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations
   std::fill_n(ones, sizeof ones, uint8_t{1});
   alignas(64) int32_t sums[256];
   asm volatile("" : : : "memory");  // GCC's tile intrinsics do not say which memory they read
-  _tile_loadconfig(&config);
+  asm volatile("ldtilecfg %0" : : "m"(config));  // GCC 12's intrinsic names only its first eight bytes
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -162,23 +154,11 @@ __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations
   return static_cast<uint32_t>(sums[0]);
 }
 
-bool can_run_avx512() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni"); }
-
-// Linux grants a process the tiles' state only if it asks (arch_prctl(2)).
-bool can_run_amx() {
-  constexpr long kRequestPermission = 0x1023;
-  constexpr long kTileData = 18;
-  return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") && can_run_avx512() &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
 
 std::vector<const char*> dot_product_sets() {
-  std::vector<const char*> names = {"scalar"};
-  if (__builtin_cpu_supports("avx2")) names.push_back("avx2");
-  if (can_run_avx512()) names.push_back("avx512");
-  if (can_run_amx()) names.push_back("amx");
+  std::vector<const char*> names = {"scalar", "avx2", "avx512", "amx"};
+  std::erase_if(names, [](const char* name) { return find_kernels(name) == nullptr; });
   return names;
 }
 

@@ -6,37 +6,36 @@
 #include "kernels/avx512/gemm.hpp"
 #include "kernels/table_parts.hpp"
 #include "kernels/templates/gemm.hpp"
+#include "paceline/tile_config.hpp"
 
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 7;  // from here on tiles are faster
+constexpr int64_t kFirstTileRows = 6;  // from here on tiles are faster
 constexpr int kTileRows = 16;
+constexpr int kHalfRows = 8;
 constexpr int kTileInputs = 64;
 constexpr int kTileSteps = 4;  // of a super-block
 constexpr int kTileBytes = 1024;
 constexpr int kProducts = kTileRows * static_cast<int>(kColumnBlock);
 
-// Tiles 0..3 are sums, 4 and 5 activations (high, low), 6 and 7 weights (high, low).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-
-  explicit TileConfig(int num_rows) {
-    for (int tile = 0; tile < 8; ++tile) {
-      row_bytes[tile] = kRegisterBytes;
-      rows[tile] = static_cast<uint8_t>(tile < 6 ? num_rows : kTileInputs / 4);
-    }
+// A tile of activations is 8 rows: the high plane of the first, its low plane, the high plane of the second, and so on. Tiles 0
+// and 1 are the sums of rows 0..7 with the high and low planes of weights, 2 and 3 those of rows 8..15; tiles 4 and 5 are
+// activations of both halves, 6 and 7 weights (high, low). With up to 8 rows the second half is not used.
+inline TileConfig tile_config(int64_t num_rows) {
+  TileConfig config;
+  for (int tile = 0; tile < 8; ++tile) {
+    const int64_t rows = tile < 6 ? 2 * (num_rows < kHalfRows ? num_rows : kHalfRows) : kTileInputs / 4;
+    config.row_bytes[tile] = kRegisterBytes;
+    config.rows[tile] = static_cast<uint8_t>(rows);
   }
-};
+  return config;
+}
 
 class TileSession {
  public:
-  explicit TileSession(int num_rows) {
-    const TileConfig config(num_rows);
+  explicit TileSession(int64_t num_rows) {
+    const TileConfig config = tile_config(num_rows);
     // GCC's own intrinsic names only the first eight bytes as read.
     __asm__ volatile("ldtilecfg %0" : : "m"(config));
   }
@@ -45,12 +44,13 @@ class TileSession {
   ~TileSession() { _tile_release(); }
 };
 
-// Sums of a tile of rows over a super-block: [high, low activations][high, low weights][rows][16].
+// Sums of a tile of rows over a super-block.
 struct alignas(64) TileSums {
-  int32_t products[2][2][kProducts];
+  int32_t products[2][2][kProducts];  // [half][high, low weights][8 rows][high, low activations][16]
 
   I32x16 load(int activations, int weights, int row) const {
-    return {_mm512_load_si512(products[activations][weights] + row * kColumnBlock)};
+    const int32_t* half = products[row / kHalfRows][weights];
+    return {_mm512_load_si512(half + (2 * (row % kHalfRows) + activations) * kColumnBlock)};
   }
 };
 
@@ -59,42 +59,51 @@ inline void finish_memory_writes() { __asm__ volatile("" : : : "memory"); }
 
 // Multiplies a tile of rows by a super-block, in kTileSteps steps. A step's products take dozens of cycles of waiting, in which
 // other_work(step) is done.
-template <bool is_signed, class OtherWork>
+template <bool is_signed, int kHalves, class OtherWork>
 inline __attribute__((always_inline)) void multiply_tile(const int8_t* activations, const uint8_t* weights, TileSums& sums,
                                                          OtherWork other_work) {
+  constexpr int64_t kHalf = kHalfRows * kActivationSegment;
   finish_memory_writes();
   _tile_zero(0);
   _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  if constexpr (kHalves == 2) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (int step = 0; step < kTileSteps; ++step) {
-    _tile_loadd(4, activations + step * kTileInputs, kActivationSegment);
+    _tile_loadd(4, activations + step * kTileInputs, kActivationPlane);
     _tile_loadd(6, weights + step * kTileBytes, kRegisterBytes);
     _tile_loadd(7, weights + kPlaneBytes + step * kTileBytes, kRegisterBytes);
-    _tile_loadd(5, activations + kActivationPlane + step * kTileInputs, kActivationSegment);
+    if constexpr (kHalves == 2) _tile_loadd(5, activations + kHalf + step * kTileInputs, kActivationPlane);
     if constexpr (is_signed) {
       _tile_dpbssd(0, 4, 6);
       _tile_dpbssd(1, 4, 7);
-      _tile_dpbssd(2, 5, 6);
-      _tile_dpbssd(3, 5, 7);
+      if constexpr (kHalves == 2) {
+        _tile_dpbssd(2, 5, 6);
+        _tile_dpbssd(3, 5, 7);
+      }
     } else {
       _tile_dpbsud(0, 4, 6);
       _tile_dpbsud(1, 4, 7);
-      _tile_dpbsud(2, 5, 6);
-      _tile_dpbsud(3, 5, 7);
+      if constexpr (kHalves == 2) {
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
+      }
     }
     other_work(step);
   }
   _tile_stored(0, sums.products[0][0], kRegisterBytes);
   _tile_stored(1, sums.products[0][1], kRegisterBytes);
-  _tile_stored(2, sums.products[1][0], kRegisterBytes);
-  _tile_stored(3, sums.products[1][1], kRegisterBytes);
+  if constexpr (kHalves == 2) {
+    _tile_stored(2, sums.products[1][0], kRegisterBytes);
+    _tile_stored(3, sums.products[1][1], kRegisterBytes);
+  }
   finish_memory_writes();
 }
 
 // Adds up a strip of column blocks: a walk over items, each a super-block of one of them. While one tile of rows is multiplied,
 // the sums of the tile before become totals and the next item's weights are split.
-template <GgmlType type>
+template <GgmlType type, int kHalves>
 class TileStrip {
  public:
   TileStrip(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, const GemmScratch& scratch)
@@ -151,7 +160,7 @@ class TileStrip {
     const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes + kTileRows * kActivationSegment
                                                           : TileRows(rows_, next.super_block, 0).planes;
     pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count};
-    multiply_tile<ScaledPlanes<type>::kIsSigned>(rows.planes, item.planes, sums_[turn_], [&](int step) {
+    multiply_tile<ScaledPlanes<type>::kIsSigned, kHalves>(rows.planes, item.planes, sums_[turn_], [&](int step) {
       if (splits_next) {
         split_groups<type>(next.block.integers, next.block.scales, 2 * step, 2 * step + 2, next.planes);
       }
@@ -195,11 +204,11 @@ class TileStrip {
   Pending pending_[2];
 };
 
-template <GgmlType type>
+template <GgmlType type, int kHalves>
 void gemm_tiles(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                 int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
-  const TileSession session(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows));
-  TileStrip<type> strip(weights, rows, num_rows, scratch);
+  const TileSession session(num_rows);
+  TileStrip<type, kHalves> strip(weights, rows, num_rows, scratch);
   walk_strips(weights, rows, num_rows, block_begin, block_end, scratch.totals, out, stride,
               [&](int64_t first, int64_t last) { strip.add(first, last); });
 }
@@ -209,7 +218,8 @@ void multiply_quantized(const PackedMatrix& weights, const QuantizedRows& rows, 
   visit_quantized(weights.type, [&]<GgmlType type>() {
     if constexpr (LayoutTraits<type>::kHasIntegerScales) {
       if (num_rows >= kFirstTileRows) {
-        return gemm_tiles<type>(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
+        const auto multiply = num_rows <= kHalfRows ? gemm_tiles<type, 1> : gemm_tiles<type, 2>;
+        return multiply(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
       }
     }
     avx512::multiply_quantized(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
