@@ -1,4 +1,4 @@
-// GEMM with AMX tiles: 16 columns by up to 16 rows by 64 inputs in one instruction, int8 to int32.
+// GEMM with AMX tiles: 16 columns by both planes of 8 rows by 64 inputs in one instruction, int8 to int32.
 //
 // Types with integer scales only, since their sums stay integers over a whole super-block; and from a few rows on, since
 // below that memory sets the pace and unpacking to tiles costs more than it saves.
