@@ -42,7 +42,7 @@ def _assert_close_on_average(comparison):
     assert comparison.mean_top_difference < 0.05
 
 
-def _assert_close_on_a_thousand_positions(path, prompts, load):
+def _assert_close_on_a_thousand_positions(path, prompts, load, num_doubtful=0):
     """Beyond the margin, tokens may differ only where they do so with exact arithmetic too: there the engine rounds and
     nothing on this side can change it."""
     texts = _engine_texts(path, prompts, 180)
@@ -56,7 +56,7 @@ def _assert_close_on_a_thousand_positions(path, prompts, load):
             assert comparisons[i].disagreements_beyond(MARGIN) <= allowed
     comparison = Comparison.joined(comparisons)
     assert len(comparison.is_same_top) >= 1000
-    assert comparison.num_disagreements_beyond(MARGIN) <= 1
+    assert comparison.num_disagreements_beyond(MARGIN) == num_doubtful
     _assert_close_on_average(comparison)
 
 
@@ -94,11 +94,12 @@ def test_coder_equals_the_engine_to_float_precision(coder_draft_path, tmp_path):
 
 @pytest.mark.large
 @pytest.mark.parametrize(
-    ("model_fixture", "prompts"),
-    [("smollm2_path", CHAT_PROMPTS), ("gemma3_path", BASE_PROMPTS), ("coder_target_path", CHAT_PROMPTS)],
+    ("model_fixture", "prompts", "num_doubtful"),
+    [("smollm2_path", CHAT_PROMPTS, 0), ("gemma3_path", BASE_PROMPTS, 0), ("coder_target_path", CHAT_PROMPTS, 1)],
 )
-def test_native_model_is_close_to_the_engine_on_a_thousand_positions(request, model_fixture, prompts):
-    _assert_close_on_a_thousand_positions(request.getfixturevalue(model_fixture), prompts, _native)
+def test_native_model_is_close_to_the_engine_on_a_thousand_positions(request, model_fixture, prompts, num_doubtful):
+    path = request.getfixturevalue(model_fixture)
+    _assert_close_on_a_thousand_positions(path, prompts, _native, num_doubtful)
 
 
 @pytest.mark.large
