@@ -83,6 +83,10 @@ class KvCacheType(enum.Enum):
     F16 = 0
     Q8 = 1
 
+class ActivationRounding(enum.Enum):
+    EIGHT_BITS = 0
+    FIFTEEN_BITS = 1
+
 class DecoderConfig:
     hidden_size: int
     num_heads: int
@@ -96,6 +100,7 @@ class DecoderConfig:
     embedding_scale: float
     activation: Activation
     kv_cache_type: KvCacheType
+    activation_rounding: ActivationRounding
     def __init__(self) -> None: ...
     def add_rope(self, style: RopeStyle, inverse_frequencies: Sequence[float], magnitude: float) -> None: ...
     def add_layer(self, rope_table: int, sliding_window: int) -> None: ...

@@ -44,6 +44,9 @@ def model_options(
     kv_cache_type: Annotated[
         str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
     ] = None,
+    activation_bits: Annotated[
+        int | None, typer.Option(help="Bits of activations: 8, or 15 (exacter, slower); default: by the model's width.")
+    ] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
     """Which models run, and how; None where an option was not given."""
@@ -55,6 +58,7 @@ def model_options(
         "drafters": drafters,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,
+        "activation_bits": activation_bits,
         "is_offline": is_offline or None,
     }
 

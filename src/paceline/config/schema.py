@@ -23,8 +23,9 @@ class EngineConfig(BaseModel):
     `draft_vocab_size` is how many tokens, the most frequent ones, a draft model can guess (None: all);
     `draft_weight_bits` what its weights are rounded to (None: as they are in the file). `num_threads` None means all
     cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of `context_window_size`, or for what
-    memory allows. `kv_cache_type` is how K and V are stored (the draft model's too); it changes the logits, and so the
-    text.
+    memory allows. `kv_cache_type` is how K and V are stored (the draft model's too); `activation_bits` what activations
+    are rounded to before they meet quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so
+    the text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +42,7 @@ class EngineConfig(BaseModel):
     block_size: Literal[16] = 16
     kv_cache_size_bytes: int | None = Field(default=None, ge=1)
     kv_cache_type: KvCacheType = KvCacheType.F16
+    activation_bits: Literal[8, 15] | None = None
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
     is_offline: bool = False

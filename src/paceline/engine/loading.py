@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paceline.checkpoint import GgufFile, ProgressListener, ResolvedModel, resolve_model, tokenizer_cache_dir
 from paceline.config import DrafterName, EngineConfig
+from paceline.core import ActivationRounding
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
@@ -144,12 +145,20 @@ def load_model(
             max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
             kv_cache_type=config.kv_cache_type,
+            activation_rounding=activation_rounding(config, is_draft=is_draft),
             slimming=draft_slimming(config, tokenizer) if is_draft else WHOLE,
         )
         gguf.release_pages()
     weight_mib = model.weight_bytes / 2**20
     _logger.info("loaded %s (%s, %.0f MiB of weights)", resolved.name, model_config.architecture, weight_mib)
     return LoadedModel(resolved.name, model, tokenizer)
+
+
+def activation_rounding(config: EngineConfig, *, is_draft: bool) -> ActivationRounding | None:
+    """What the settings ask for (None: the model's default); a slimmed draft model takes the faster one."""
+    if is_draft and config.draft_weight_bits is not None:
+        return ActivationRounding.EIGHT_BITS
+    return None if config.activation_bits is None else ActivationRounding(f"{config.activation_bits}-bits")
 
 
 def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
