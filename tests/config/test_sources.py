@@ -38,7 +38,7 @@ def test_each_source_overrides_the_one_before(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("none", ()), ("ngram", ("ngram",)), ("ngram, draft-model", ("ngram", "draft-model"))],
+    [("none", ()), ("ngram", ("ngram",)), ("suffix, draft-model", ("suffix", "draft-model"))],
 )
 def test_drafters_are_names_joined_by_commas(text: str, expected: tuple[str, ...], monkeypatch) -> None:
     assert load_settings({"model": "tiny", "drafters": text}).engine.drafters == expected
