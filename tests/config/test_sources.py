@@ -46,6 +46,14 @@ def test_drafters_are_names_joined_by_commas(text: str, expected: tuple[str, ...
     assert load_settings({"model": "tiny"}).engine.drafters == expected
 
 
+def test_the_suffix_store_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings({"model": "tiny"}).engine.suffix_store_tokens > 0
+    assert load_settings({"model": "tiny", "suffix_store_tokens": 0}).engine.suffix_store_tokens == 0
+    monkeypatch.setenv("PACELINE_SUFFIX_STORE_TOKENS", "-1")
+    with pytest.raises(ConfigError, match="suffix_store_tokens cannot be '-1'"):
+        load_settings({"model": "tiny"})
+
+
 @pytest.mark.parametrize("name", ["draft_vocab_size", "draft_weight_bits"])
 def test_a_draft_model_can_be_left_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert getattr(load_settings({"model": "tiny"}).engine, name) == {"draft_vocab_size": 49152}.get(name, 4)

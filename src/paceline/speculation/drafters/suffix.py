@@ -12,6 +12,9 @@ from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.models.suffix import SuffixTree, propose_from_suffixes
 from paceline.speculation.drafters.suffix_store import SuffixStore
 
+MAX_MATCH = 24
+"""Longest context. Texts hardly leave a path that they followed for so long (dev/LOG.md)."""
+
 PIECE_SIZE = 64
 """Output tokens after which a running sequence's text enters the store, so that others can use it."""
 
@@ -37,7 +40,7 @@ class SuffixDrafter:
     is_free = True
 
     def __init__(
-        self, *, store_size: int = 0, max_match: int = 24, min_survival: float = 0.1, has_branches: bool = False
+        self, *, store_size: int = 0, max_match: int = MAX_MATCH, min_survival: float = 0.1, has_branches: bool = False
     ) -> None:
         self.store = SuffixStore(max_tokens=store_size, max_match=max_match)
         self._max_match = max_match
