@@ -14,7 +14,7 @@ constexpr size_t kMaxSiblings = 3;
 // A node that the draft may take.
 struct Candidate {
   double survival = 0.0;
-  int64_t number = 0;          // of equals the one found first is better
+  int64_t number = 0;         // of equals the one found first is better
   std::vector<int32_t> text;  // up to and with the node's token
   DraftNode node;
 
@@ -29,12 +29,14 @@ class DraftBuilder {
       : own_(own), store_(store), limits_(limits) {}
 
   std::vector<DraftNode> build(std::vector<int32_t> text) {
-    add_children(std::move(text), std::nullopt, 1.0);
-    while (!candidates_.empty() && static_cast<int64_t>(nodes_.size()) < limits_.window) {
+    if (limits_.window > 0) add_children(std::move(text), std::nullopt, 1.0);
+    while (!candidates_.empty()) {
       Candidate best = candidates_.top();
       candidates_.pop();
       nodes_.push_back(best.node);
-      add_children(std::move(best.text), static_cast<int64_t>(nodes_.size()) - 1, best.survival);
+      const auto num_nodes = static_cast<int64_t>(nodes_.size());
+      if (num_nodes >= limits_.window) break;
+      add_children(std::move(best.text), num_nodes - 1, best.survival);
     }
     return std::move(nodes_);
   }

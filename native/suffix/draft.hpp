@@ -10,8 +10,8 @@
 namespace paceline {
 
 struct DraftLimits {
-  int64_t window = 0;        // most nodes
-  double stop_below = 0.0;   // least survival of a node: its confidence times those of the nodes above it
+  int64_t window = 0;         // most nodes
+  double stop_below = 0.0;    // least survival of a node: its confidence times those of the nodes above it
   bool has_branches = false;  // whether a node may have siblings
 };
 
