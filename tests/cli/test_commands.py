@@ -133,7 +133,7 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
     arguments = ("bench", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
     table = paceline(*arguments)
     assert table.returncode == 0, table.stderr
-    assert table.stdout.startswith("| task | plain | ngram | draft-model |")
+    assert table.stdout.startswith("| task | plain | suffix | draft-model |")
     report = json.loads(paceline(*arguments, "--json", "--max-tokens", 4).stdout)
     assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 4
     assert report["provenance"]["target"]["name"] == tiny_pair.target.stem

@@ -107,6 +107,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
     ("fields", "param", "code"),
     [
         ({"colour": 1}, "colour", "unknown_parameter"),
+        ({"tenant": "another"}, "tenant", "unknown_parameter"),
         ({"speculation": {"drafters": ["ngram"]}}, "speculation.drafters", "unknown_parameter"),
         ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
         ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),

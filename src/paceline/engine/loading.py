@@ -15,11 +15,12 @@ from paceline.engine.parts import EngineParts
 from paceline.models import NativeModel, Slimming, ThreadPool, read_model_config
 from paceline.models.sampling import RowSampler
 from paceline.models.slimming import WHOLE
-from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter, Verifier
+from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter, SuffixDrafter, Verifier
 from paceline.tokenizer import Tokenizer
 
 DRAFT_MODEL: DrafterName = "draft-model"
 NGRAM: DrafterName = "ngram"
+SUFFIX: DrafterName = "suffix"
 
 _logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def build_parts(
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[DrafterName, ...]:
-    """The drafters to run: those that the settings name, or else all that can be had.
+    """The drafters to run: those that the settings name, or else suffix and, where it can be had, the draft model.
 
     Raises ConfigError for a draft model that is asked for but not known.
     """
@@ -118,7 +119,7 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
         return ()
     if config.drafters is not None:
         return config.drafters
-    return (NGRAM, DRAFT_MODEL) if has_draft_model else (NGRAM,)
+    return (SUFFIX, DRAFT_MODEL) if has_draft_model else (SUFFIX,)
 
 
 def load_model(
@@ -175,7 +176,7 @@ def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:
     if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
         raise VocabularyMismatchError(
             f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
-            "family, or --drafters ngram"
+            "family, or --drafters suffix"
         )
 
 
@@ -194,6 +195,8 @@ def _build_drafters(
     num_blocks: int,
 ) -> list[Drafter]:
     drafters: list[Drafter] = []
+    if SUFFIX in names:
+        drafters.append(SuffixDrafter(store_size=config.suffix_store_tokens))
     if NGRAM in names:
         drafters.append(NgramDrafter())
     if draft is not None:

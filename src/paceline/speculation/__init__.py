@@ -5,7 +5,7 @@ Nothing here can change the text: the target's own rule (models/sampling.py) pic
 
 from paceline.speculation.controller import Controller, FixedController
 from paceline.speculation.drafter import Drafter
-from paceline.speculation.drafters import DraftModelDrafter, NgramDrafter, NoDrafter
+from paceline.speculation.drafters import DraftModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter
 from paceline.speculation.stats import AcceptanceStats
 from paceline.speculation.verifier import Verifier
 
@@ -17,5 +17,6 @@ __all__ = [
     "FixedController",
     "NgramDrafter",
     "NoDrafter",
+    "SuffixDrafter",
     "Verifier",
 ]
