@@ -87,7 +87,7 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
         usual, limit = np.abs(part).max(axis=1), np.float32(16256)
         with np.errstate(divide="ignore", over="ignore"):
             if rounding is _native.ActivationRounding.EIGHT_BITS:
-                bound, limit = np.float32(32) * _mean_magnitude(part), np.float32(127)
+                bound, limit = np.float32(12) * _mean_magnitude(part), np.float32(127)
                 has_high[:, block] = bound < usual
                 usual = np.minimum(usual, bound)
             inverse = limit / usual

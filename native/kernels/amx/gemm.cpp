@@ -79,19 +79,13 @@ inline __attribute__((always_inline)) void multiply_tile(const int8_t* activatio
     if constexpr (kHalves == 2) _tile_loadd(5, activations + kHalf + step * kTileInputs, kActivationPlane);
     if constexpr (is_signed) {
       _tile_dpbssd(0, 4, 6);
-      _tile_dpbssd(1, 4, 7);
-      if constexpr (kHalves == 2) {
-        _tile_dpbssd(2, 5, 6);
-        _tile_dpbssd(3, 5, 7);
-      }
+      if constexpr (kHalves == 2) _tile_dpbssd(2, 5, 6);
     } else {
       _tile_dpbsud(0, 4, 6);
-      _tile_dpbsud(1, 4, 7);
-      if constexpr (kHalves == 2) {
-        _tile_dpbsud(2, 5, 6);
-        _tile_dpbsud(3, 5, 7);
-      }
+      if constexpr (kHalves == 2) _tile_dpbsud(2, 5, 6);
     }
+    _tile_dpbsud(1, 4, 7);
+    if constexpr (kHalves == 2) _tile_dpbsud(3, 5, 7);
     work_after_step(step);
   }
   work_after_all();

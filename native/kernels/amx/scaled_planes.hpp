@@ -1,8 +1,9 @@
 // A super-block of weights as two planes of bytes with the integer scales multiplied in, what AMX tiles hold.
 //
 // weight integer * integer scale = (high << kShift) + low, exactly. Unsigned types split the scale in two digits of three bits,
-// so that each product fits an unsigned byte (31 * 7); types with a zero point split the product, which has up to 13 bits, in a
-// signed upper and an unsigned lower part of seven.
+// so that each product fits an unsigned byte (31 * 7); types with a zero point split the product, which has up to 14 bits, in its
+// upper byte, signed, and its lower one, unsigned. While tiles are multiplied, vector instructions issue at half their pace, so
+// that their number is what counts here.
 #pragma once
 
 #include "kernels/templates/gemm_tile.hpp"
@@ -13,41 +14,60 @@ constexpr int64_t kPlaneBytes = 4096;  // 256 inputs of 16 columns: [64 inputs /
 
 template <GgmlType type>
 struct ScaledPlanes {
-  static constexpr bool kIsSigned = Layout<type>::kZeroPoint != 0;
-  static constexpr int kShift = kIsSigned ? 7 : 3;
+  static constexpr bool kIsSigned = Layout<type>::kZeroPoint != 0;  // the high plane; the low one never is
+  static constexpr int kShift = kIsSigned ? 8 : 3;
 };
 
-// Splits the registers of one run of inputs that share a scale; `high` is where the run's high plane begins.
-template <int kRegisters>
-inline __attribute__((always_inline)) void split_unsigned(const U8x64* weights, I32x16 scales, uint8_t* high) {
-  const I32x16 low_digits = extract_bits<0, 7>(scales);
-  const I32x16 high_digits = extract_bits<3, 7>(scales);
-  const __m512i low_factors = make_pairs(low_digits, low_digits).value;
-  const __m512i high_factors = make_pairs(high_digits, high_digits).value;
+// Bytes of sixteen columns' scales at the places that `kPattern` gives for a column, as (byte 0, ..., byte 3) of its four
+// inputs; other bytes are zero.
+template <int kPattern>
+inline __m512i spread_scales(const uint8_t* scales) {
+  const auto index_of = [](int column) {
+    uint32_t index = 0;
+    for (int byte = 0; byte < 4; ++byte) index |= static_cast<uint32_t>(kPattern >> byte & 1 ? column : 0x80) << 8 * byte;
+    return static_cast<int>(index);
+  };
+  const __m512i indices = _mm512_setr_epi32(index_of(0), index_of(1), index_of(2), index_of(3), index_of(4), index_of(5),
+                                            index_of(6), index_of(7), index_of(8), index_of(9), index_of(10), index_of(11),
+                                            index_of(12), index_of(13), index_of(14), index_of(15));
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), indices);
+}
+constexpr int kEvenBytes = 0b0101;
+constexpr int kOddBytes = 0b1010;
+
+// Bits of a scale's byte; those above are a minimum.
+template <GgmlType type>
+constexpr int kScaleBits = Layout<type>::kScales == ScaleKind::kNibbleWithMinimum ? 4 : 6;
+
+// Splits a run of inputs that share a scale; `target` is where the run's high plane begins.
+template <int kBits, int kRegisters>
+inline __attribute__((always_inline)) void split_unsigned(const U8x64* weights, const uint8_t* scales, uint8_t* target) {
+  const __m512i pairs = _mm512_and_si512(spread_scales<kEvenBytes>(scales), _mm512_set1_epi16((1 << kBits) - 1));
+  const __m512i low_factors = _mm512_and_si512(pairs, _mm512_set1_epi16(7));
+  const __m512i high_factors = _mm512_srli_epi16(pairs, 3);
   PACELINE_UNROLL
   for (int i = 0; i < kRegisters; ++i) {
     // Two bytes at once: the lower product cannot carry into the upper.
-    store_bytes(high + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, high_factors)});
-    store_bytes(high + kPlaneBytes + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, low_factors)});
+    store_bytes(target + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, high_factors)});
+    store_bytes(target + kPlaneBytes + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, low_factors)});
   }
 }
 
 template <int kZeroPoint, int kRegisters>
-inline __attribute__((always_inline)) void split_signed(const U8x64* weights, I32x16 scales, uint8_t* high) {
-  constexpr __mmask64 kOddBytes = 0xaaaaaaaaaaaaaaaaU;
-  const __m512i pairs = make_pairs(scales, scales).value;
-  const __m512i even_factors = _mm512_and_si512(pairs, _mm512_set1_epi16(0xff));
-  const __m512i odd_factors = _mm512_slli_epi16(pairs, 8);
-  const __m512i centre = _mm512_mullo_epi16(pairs, _mm512_set1_epi16(kZeroPoint));
-  const __m512i seven_bits = _mm512_set1_epi8(0x7f);
+inline __attribute__((always_inline)) void split_signed(const U8x64* weights, const uint8_t* scales, uint8_t* target) {
+  constexpr __mmask64 kUpperBytes = 0xaaaaaaaaaaaaaaaaU;
+  const __m512i even_factors = spread_scales<kEvenBytes>(scales);
+  const __m512i odd_factors = spread_scales<kOddBytes>(scales);
+  const __m512i centre = _mm512_maddubs_epi16(_mm512_set1_epi8(kZeroPoint), even_factors);
   PACELINE_UNROLL
   for (int i = 0; i < kRegisters; ++i) {
     const __m512i even = _mm512_sub_epi16(_mm512_maddubs_epi16(weights[i].value, even_factors), centre);
     const __m512i odd = _mm512_sub_epi16(_mm512_maddubs_epi16(weights[i].value, odd_factors), centre);
-    const __m512i upper = _mm512_mask_blend_epi8(kOddBytes, _mm512_srai_epi16(even, 7), _mm512_slli_epi16(odd, 1));
-    const __m512i lower = _mm512_mask_blend_epi8(kOddBytes, even, _mm512_slli_epi16(odd, 8));
-    store_bytes(high + i * kRegisterBytes, {upper});
-    store_bytes(high + kPlaneBytes + i * kRegisterBytes, {_mm512_and_si512(lower, seven_bits)});
+    const __m512i upper = _mm512_mask_blend_epi8(kUpperBytes, _mm512_srli_epi16(even, 8), odd);
+    const __m512i lower = _mm512_mask_blend_epi8(kUpperBytes, even, _mm512_slli_epi16(odd, 8));
+    store_bytes(target + i * kRegisterBytes, {upper});
+    store_bytes(target + kPlaneBytes + i * kRegisterBytes, {lower});
   }
 }
 
@@ -56,19 +76,18 @@ template <GgmlType type>
 inline void split_groups(const uint8_t* block, const uint8_t* scales, int first, int last, uint8_t* planes) {
   constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
   constexpr int kRegisters = kGroupRegisters / kRuns;
-  const ScaleReader<Layout<type>::kScales> reader(scales, 8);
   const PackedGroups<type> source{block};
   for (int group = first; group < last; ++group) {
     const GroupWeights weights = source(group);
     PACELINE_UNROLL
     for (int run = 0; run < kRuns; ++run) {
-      const I32x16 scale = reader.integer_scale(kRuns * group + run);
+      const uint8_t* scale = scales + kColumnBlock * (kRuns * group + run);
       const U8x64* registers = weights.registers + run * kRegisters;
       uint8_t* target = planes + (group * kGroupRegisters + run * kRegisters) * kRegisterBytes;
       if constexpr (ScaledPlanes<type>::kIsSigned) {
         split_signed<Layout<type>::kZeroPoint, kRegisters>(registers, scale, target);
       } else {
-        split_unsigned<kRegisters>(registers, scale, target);
+        split_unsigned<kScaleBits<type>, kRegisters>(registers, scale, target);
       }
     }
   }

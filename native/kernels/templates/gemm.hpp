@@ -54,7 +54,7 @@ struct RoundingRange {
   bool has_high;
 
   RoundingRange(const float* source, int64_t count, ActivationRounding rounding) {
-    constexpr float kOutlierRatio = 32.0F;
+    constexpr float kOutlierRatio = 12.0F;
     const float largest = reduce_maximum(largest_magnitude(source, count));
     has_high = rounding == ActivationRounding::kFifteenBits;
     limit = has_high ? 16256.0F : 127.0F;

@@ -31,7 +31,7 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 _FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 KEY_SCALE_ELEMENTS = 16
-OUTLIER_RATIO = np.float32(32)
+OUTLIER_RATIO = np.float32(12)
 
 
 class ReferenceKvStore:
@@ -291,7 +291,7 @@ def round_activations(rows: Float32Array, rounding: ActivationRounding) -> Float
     """Each block of 256 elements of a row rounded to multiples of a scale, ties to even.
 
     For 15 bits the scale is the block's largest magnitude / 16256; for 8 bits it is that magnitude / 127, but at most
-    32 mean magnitudes / 127, so that outliers do not coarsen the rest.
+    12 mean magnitudes / 127, so that outliers do not coarsen the rest.
     """
     rounded = np.empty_like(rows)
     for start in range(0, rows.shape[-1], 256):
