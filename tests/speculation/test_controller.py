@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.core import Draft, Plan, Request, SamplingParams, Sequence, SpeculationMode, SpeculationParams
-from paceline.speculation import AcceptanceStats, FixedController
+from paceline.speculation import AcceptanceStats, FixedController, Offer, StepRoom
 from paceline.speculation.controller import level
 from paceline.speculation.tree import child_by_token, cut, depths
 
@@ -24,8 +24,8 @@ def _sequence(*, max_tokens=None, num_output=0, mode=SpeculationMode.AUTO, max_w
 
 def _plan(sequence, free_draft=None, *, spare_rows=100, model_drafter="draft-model"):
     controller = FixedController(7, model_drafter)
-    [plan] = controller.plan([sequence], [free_draft or Draft()], spare_rows)
-    controller.observe([plan], [], 0.1)
+    offer = Offer(16, () if free_draft is None else (free_draft,))
+    [plan] = controller.plan([sequence], [offer], StepRoom(1, 0, spare_rows))
     return plan
 
 
@@ -73,7 +73,7 @@ def test_short_rows_are_levelled(wanted, available, granted):
 
 def test_spare_rows_bound_the_sum_of_windows():
     sequences = [_sequence(), _sequence(max_window=1), _sequence()]
-    plans = FixedController(7, "draft-model").plan(sequences, [Draft()] * 3, 6)
+    plans = FixedController(7, "draft-model").plan(sequences, [Offer(16)] * 3, StepRoom(3, 0, 6))
     assert [plan.window for plan in plans] == [2, 1, 3]
 
 

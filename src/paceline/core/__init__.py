@@ -4,7 +4,7 @@ No behaviour beyond derived properties; imports nothing else of Paceline.
 """
 
 from paceline.core.batch import Batch, Float32Array, Int32Array
-from paceline.core.draft import Draft, Plan, Verdict
+from paceline.core.draft import Calibration, Draft, Plan, Verdict
 from paceline.core.engine_stats import EngineStats
 from paceline.core.model_config import Activation, KvCacheType, LayerConfig, ModelConfig, RopeConfig, RopeStyle
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
@@ -14,6 +14,7 @@ from paceline.core.sequence import Sequence, SequenceStatus
 __all__ = [
     "Activation",
     "Batch",
+    "Calibration",
     "Draft",
     "EngineStats",
     "FinishReason",
