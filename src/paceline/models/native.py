@@ -7,6 +7,7 @@ architecture is lies in `architectures`; this module only carries it over.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +146,12 @@ class NativeModel:
             batch.path_offsets,
             batch.logit_rows,
         )
+
+
+def kernel_identity() -> str:
+    """Of the built core: what was measured with one build says little about another."""
+    status = Path(_native.__file__).stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def instruction_sets() -> tuple[str, ...]:
