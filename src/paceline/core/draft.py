@@ -37,15 +37,19 @@ class Plan:
 
     The survival of a node is the product of the probabilities of acceptance down to it, each of them its confidence
     under `calibration` (None: as it is). A node whose survival is below `stop_below` is left out and ends the draft;
-    below one whose survival is less than `deepen_above` no further node is sought.
+    below a node at depth d whose survival is less than `deepen_above[d]` (where given) no further node is sought.
     """
 
     drafter: str
     window: int
     stop_below: float = 0.0
-    deepen_above: float = 0.0
+    deepen_above: tuple[float, ...] = ()
     calibration: Calibration | None = None
     reason: str | None = None
+
+    def is_worth_deepening(self, num_nodes: int, survival: float) -> bool:
+        """Whether a chain of so many nodes is to go on below its last one."""
+        return num_nodes > len(self.deepen_above) or survival >= self.deepen_above[num_nodes - 1]
 
     def probability(self, confidence: float) -> float:
         """That a node of this confidence is accepted given that its parent was."""

@@ -19,6 +19,8 @@ from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, 
 from paceline.speculation.planner import best_plan
 
 _SPEED_MEMORY = 0.97
+_FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
+_NUM_FIRST_STEPS = 10
 _MAX_FORGOTTEN = 256
 
 
@@ -90,6 +92,9 @@ class AdaptiveController:
         num_sequences = len(sequences)
         context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
         plain_s = self.costs.step_s(num_sequences, context)
+        if self._spent_s == 0.0:
+            self._spent_s = _NUM_FIRST_STEPS * plain_s
+            self._tokens_s = _FIRST_SPEED_UP * self._spent_s
         return Situation(
             step=self._step,
             num_sequences=num_sequences,
@@ -159,7 +164,8 @@ class AdaptiveController:
         if is_made:
             self._portfolio.learn_made(draft, plan.window, own, committed)
         self._portfolio.of(plan.drafter).count(len(draft), len(outcome.verdicts[index].path))
-        own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
+        if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
+            own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
         if own.is_probing:
             own.is_probing = False
             own.patience.record(bill.saved_s[index] > 0.0)

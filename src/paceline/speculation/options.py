@@ -59,13 +59,25 @@ class Situation:
         """Before the first step."""
         return cls(0, 0, 0.0, [0.0], 0.0, 0.0)
 
-    def row_s(self, num_rows: int) -> float:
-        """Mean seconds of the next few rows after so many."""
-        first = min(num_rows, len(self.steps_s) - 1)
-        last = min(first + _ROWS_AHEAD, len(self.steps_s) - 1)
-        if last == first:
-            first = max(0, last - _ROWS_AHEAD)
-        return (self.steps_s[last] - self.steps_s[first]) / max(1, last - first)
+    @property
+    def row_s(self) -> float:
+        """Mean seconds of the first few draft rows."""
+        last = min(_ROWS_AHEAD, len(self.steps_s) - 1)
+        return (self.steps_s[last] - self.steps_s[0]) / max(1, last)
+
+    def row_prices(self, num_rows: int, num_sequences: int, depth: int) -> list[float]:
+        """Seconds of a row at each depth, where so many sequences draft as deep beside `num_rows` other rows: the least
+        mean price over the next few depths, so that a jump is paid by all rows behind it."""
+        last = len(self.steps_s) - 1
+        times = [self.steps_s[min(last, num_rows + num_sequences * level)] for level in range(depth + 1)]
+        return [
+            min(
+                (times[end] - times[level]) / (end - level)
+                for end in range(level + 1, min(depth, level + _ROWS_AHEAD) + 1)
+            )
+            / num_sequences
+            for level in range(depth)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +138,25 @@ class OptionChooser:
         self, options: List[Options], choices: List[Choice], limits: List[int], situation: Situation
     ) -> list[Plan]:
         """The plan of each sequence: free drafts as chosen, made ones as far as they go until they stop paying."""
-        row_s = situation.row_s(sum(choice.window for choice in choices))
         users = [
             option.forced or (None if choice.candidate is None else option.candidates[choice.candidate].drafter)
             for option, choice in zip(options, choices, strict=True)
         ]
+        num_free_nodes = sum(
+            choice.window
+            for option, choice, name in zip(options, choices, users, strict=True)
+            if name not in option.terms
+        )
         plans: list[Plan] = []
         for option, choice, name, limit in zip(options, choices, users, limits, strict=True):
             if name is None:
                 plans.append(Plan("none", 0, reason=option.reason))
             elif name in option.terms:
-                depth_s = self._costs.depth_s(name, users.count(name), situation.context) / users.count(name)
+                num_users = users.count(name)
+                depth_s = self._costs.depth_s(name, num_users, situation.context) / num_users
                 window = option.forced_window if option.forced else limit
-                plans.append(_made_plan(name, window, option.terms[name], row_s, depth_s, situation.rate))
+                row_s = situation.row_prices(num_free_nodes, num_users, window)
+                plans.append(_made_plan(name, row_s, depth_s, option.terms[name], situation.rate))
             else:
                 plans.append(Plan(name, choice.window))
         return plans
@@ -200,7 +218,7 @@ class OptionChooser:
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
         price_s = self._costs.catch_up_s(name, num_missed) if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
-        candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s(0), situation.rate, price_s)
+        candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
         second = expectation.accepted[min(1, limit - 1)] / expectation.accepted[0]
         return candidate, _MadeTerms(second, self._portfolio.calibration(name, own))
 
@@ -227,25 +245,26 @@ class OptionChooser:
         return True
 
     def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
-        depth_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s(0)
+        depth_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
         return self.budget.can_afford(self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * depth_s)
 
 
-def _made_plan(name: str, window: int, terms: _MadeTerms, row_s: float, depth_s: float, rate: float) -> Plan:
-    """A draft that ends where a node is not worth its row, or the next is not worth its row and depth."""
+def _made_plan(name: str, row_s: List[float], depth_s: float, terms: _MadeTerms, rate: float) -> Plan:
+    """A draft of a node for each price of a row, that ends where a node is not worth its row, or the next is not worth
+    its row and depth."""
+    worth = rate / max(_LEAST_CONTINUATION, terms.continuation)
     return Plan(
         name,
-        window,
-        stop_below=min(_MOST_STOP, rate * row_s),
-        deepen_above=min(_MOST_DEEPEN, rate * (depth_s + row_s) / max(_LEAST_CONTINUATION, terms.continuation)),
+        len(row_s),
+        stop_below=min(_MOST_STOP, rate * min(row_s, default=0.0)),
+        deepen_above=tuple(min(_MOST_DEEPEN, worth * (depth_s + seconds)) for seconds in row_s[1:]),
         calibration=terms.calibration,
     )
 
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
     """Expected tokens less what they cost at the mean price of a row, with the best number of nodes; 0 at least."""
-    row_s = situation.row_s(0)
-    node_price = situation.rate * (candidate.node_s + candidate.depth_s / num_sharing + row_s)
+    node_price = situation.rate * (candidate.node_s + candidate.depth_s / num_sharing + situation.row_s)
     worth = -situation.rate * candidate.price_s
     for gain in candidate.gains:
         if gain <= node_price:

@@ -12,7 +12,7 @@ PROBE_SHARE = 0.01
 _MEMORY = 0.95
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
-_ALLOWANCE = 1.5  # plain steps that a drafter may be behind
+_ALLOWANCE = 4.0  # plain steps that a drafter may be behind
 _PROOF = 2  # accepted tokens in a row that end a pause
 
 
@@ -20,7 +20,7 @@ _PROOF = 2  # accepted tokens in a row that end a pause
 class Guard:
     """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late.
 
-    Once it is behind by more than 1.5 plain steps the drafter pauses, each time twice as long until it is ahead again.
+    Once it is behind by more than four plain steps the drafter pauses, each time twice as long until it is ahead again.
     """
 
     balance_s: float = 0.0

@@ -56,7 +56,8 @@ class _Guess:
             return False
         self.token_ids.append(token_id)
         self.confidences.append(confidence)
-        return len(self.token_ids) < self.window and self.survival >= self.plan.deepen_above
+        num_nodes = len(self.token_ids)
+        return num_nodes < self.window and self.plan.is_worth_deepening(num_nodes, self.survival)
 
 
 class DraftModelDrafter:
