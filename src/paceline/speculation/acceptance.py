@@ -14,16 +14,17 @@ from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds
 
 MAX_DEPTH = 16
-_SEQUENCE_RATE = 0.7
+_SEQUENCE_RATE = 0.5
 _DRAFTER_RATE = 0.3
-_LEAST_SEQUENCE_RATE = 0.15
+_LEAST_SEQUENCE_RATE = 0.08
 _LEAST_DRAFTER_RATE = 0.01
 _SLOPE_SHARE = 0.1
 _MAX_BIAS = 6.0
 _SLOPES = (0.2, 2.0)
 _SEQUENCE_MEMORY = 0.93
 _DRAFTER_MEMORY = 0.995
-_PRIOR_WEIGHT = 3.0
+_DRAFTER_PRIOR = 6.0  # imagined cases of the first guess
+_SEQUENCE_PRIOR = 4.0  # and of what is usual for the drafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,14 @@ def survivals(draft: Draft, calibration: Calibration) -> list[float]:
 
 
 class DepthRates:
-    """Decayed frequencies by depth: of `num_tried[d]` cases that reached depth d, `num_true[d]` went on."""
+    """Decayed frequencies by depth: of `num_tried[d]` cases that reached depth d, `num_true[d]` went on; a prior counts
+    as much as `prior_weight` cases."""
 
-    __slots__ = ("_memory", "num_tried", "num_true")
+    __slots__ = ("_memory", "_prior_weight", "num_tried", "num_true")
 
-    def __init__(self, memory: float) -> None:
+    def __init__(self, memory: float, prior_weight: float) -> None:
         self._memory = memory
+        self._prior_weight = prior_weight
         self.num_true = [0.0] * MAX_DEPTH
         self.num_tried = [0.0] * MAX_DEPTH
 
@@ -120,8 +123,8 @@ class DepthRates:
         self.num_tried[depth] = self.num_tried[depth] * self._memory + 1.0
 
     def rate(self, depth: int, prior: float) -> float:
-        """With `_PRIOR_WEIGHT` imagined cases of the prior."""
-        return (self.num_true[depth] + _PRIOR_WEIGHT * prior) / (self.num_tried[depth] + _PRIOR_WEIGHT)
+        """Of going on at this depth."""
+        return (self.num_true[depth] + self._prior_weight * prior) / (self.num_tried[depth] + self._prior_weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +143,13 @@ class DepthModel:
     A sequence starts from what is usual for the drafter; a depth it has no cases of leans on the depth before.
     """
 
-    accept: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY))
-    draft_on: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY))
+    accept: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
+    draft_on: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
 
     @classmethod
     def of_sequence(cls) -> DepthModel:
         """One that forgets as fast as a text changes."""
-        return cls(DepthRates(_SEQUENCE_MEMORY), DepthRates(_SEQUENCE_MEMORY))
+        return cls(DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR), DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR))
 
     def learn(self, draft: Draft, window: int, committed: Sequence[int]) -> None:
         """Takes in a chain that could have had `window` nodes and what the target committed."""

@@ -18,7 +18,7 @@ from paceline.speculation.cost_model import CostModel
 from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation
 from paceline.speculation.planner import best_plan
 
-_SPEED_MEMORY = 0.97
+_SPEED_MEMORY = 0.95
 _FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
 _NUM_FIRST_STEPS = 10
 _MAX_FORGOTTEN = 256
@@ -142,8 +142,17 @@ class AdaptiveController:
             self.times.plain_s += worth_s * self.costs.common_factor
             self.times.predicted_s += outcome.target_s + sum(outcome.drafting_s.values())
         self._tokens_s = self._tokens_s * _SPEED_MEMORY + worth_s
-        self._spent_s = self._spent_s * _SPEED_MEMORY + self._situation.plain_s + bill.extra_s
+        steady_s = self._situation.plain_s + bill.extra_s - self._reading_s(outcome)
+        self._spent_s = self._spent_s * _SPEED_MEMORY + steady_s
         self._chooser.budget.total_s += self._situation.plain_s + bill.extra_s
+
+    def _reading_s(self, outcome: StepOutcome) -> float:
+        """Seconds that drafters took to read whole texts, which they do once."""
+        return sum(
+            self.costs.catch_up_s(plan.drafter, num_missed)
+            for plan, offer in zip(outcome.plans, outcome.offers, strict=True)
+            if plan.window > 0 and (num_missed := offer.num_missed.get(plan.drafter, 0)) > SMALL_CATCH_UP
+        )
 
     def _learn(self, outcome: StepOutcome, index: int, bill: Bill) -> None:
         """From one sequence's drafts, all of them, and what they cost and saved."""

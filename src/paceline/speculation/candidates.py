@@ -24,6 +24,7 @@ from paceline.speculation.probing import Guard, Patience
 LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
 _RATE_MEMORY = 0.98
+_FIRST_REACH = 4
 
 
 @dataclass(slots=True)
@@ -48,16 +49,22 @@ class DrafterHistory:
 
 @dataclass(slots=True)
 class OwnHistory:
-    """One drafter on one sequence. `forgone` is what it could have brought while off, in tokens; `is_started` says that
+    """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
+    success makes more room. `forgone` is what it could have brought while off, in tokens; `is_started` says that
     reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
     depths: DepthModel = field(default_factory=DepthModel.of_sequence)
     guard: Guard = field(default_factory=Guard)
     patience: Patience = field(default_factory=Patience)
+    reach: int = _FIRST_REACH
     forgone: float = 0.0
     is_started: bool = False
     is_probing: bool = False
+
+    def succeed(self, num_accepted: int) -> None:
+        """Makes room for more than that."""
+        self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
 
 
 @dataclass(slots=True)
@@ -115,7 +122,9 @@ class Portfolio:
         model = self.of(draft.drafter).confidence
         for judgement in judgements:
             model.learn(judgement, own.bias)
-        return sum(judgement.is_accepted for judgement in judgements)
+        num_right = sum(judgement.is_accepted for judgement in judgements)
+        own.succeed(num_right)
+        return num_right
 
     def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
         """Takes in a draft that was made for a plan of `window` nodes."""

@@ -22,6 +22,7 @@ DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
 SMALL_CATCH_UP = 48  # tokens; more than this must be repaid over the steps to come
+_RUN_LENGTH = 4  # steps that a drafter is expected to be used for once it has caught up
 _REPAYMENT = 1.25
 _REGRET_SHARE = 0.15  # of the price of starting that must have been forgone first
 _FREE_WORTH_MEMORY = 0.8
@@ -82,27 +83,28 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class _MadeTerms:
-    """How a made draft is to stop: the probability that a next node would be accepted, and what confidence is worth."""
+    """How a made draft is to stop: the probability that a next node would be accepted, what confidence is worth, and
+    the most nodes it may have."""
 
     continuation: float
     calibration: Calibration
+    most_nodes: int
 
 
 @dataclass(slots=True)
 class Options:
-    """One sequence's candidates. `forced` is a drafter that is not up for choice, with at most `forced_window` nodes:
-    it reads on, or is probed. `reason` is why nothing is drafted where nothing is."""
+    """One sequence's candidates. `forced` is a drafter that is not up for choice: it reads on, or is probed. `reason`
+    is why nothing is drafted where nothing is."""
 
     candidates: list[Candidate] = field(default_factory=list)
     terms: dict[str, _MadeTerms] = field(default_factory=dict)
     reason: str = NO_DRAFTER
     forced: str | None = None
-    forced_window: int = 0
 
-    def force(self, drafter: str, window: int) -> None:
+    def force(self, drafter: str) -> None:
         """Leaves no choice."""
         self.candidates.clear()
-        self.forced, self.forced_window = drafter, window
+        self.forced = drafter
 
 
 class OptionChooser:
@@ -154,7 +156,7 @@ class OptionChooser:
             elif name in option.terms:
                 num_users = users.count(name)
                 depth_s = self._costs.depth_s(name, num_users, situation.context) / num_users
-                window = option.forced_window if option.forced else limit
+                window = min(limit, option.terms[name].most_nodes)
                 row_s = situation.row_prices(num_free_nodes, num_users, window)
                 plans.append(_made_plan(name, row_s, depth_s, option.terms[name], situation.rate))
             else:
@@ -173,6 +175,7 @@ class OptionChooser:
         if own.guard.is_pausing(situation.step):
             return 0
         rate = self._portfolio.of(name).acceptance_rate
+        limit = min(limit, own.reach)
         threshold = self._limits.fallback_threshold
         if threshold is None or rate is None or rate >= threshold:
             return limit
@@ -203,11 +206,12 @@ class OptionChooser:
                 return
         elif own.is_started or self._is_worth_starting(name, num_missed, worth, sequence, history, situation):
             own.is_started = True
-            options.force(name, limit)
+            options.force(name)
             return
         if worth <= 0.0 and own.patience.wait() and self._can_probe(name, num_missed, situation):
             own.is_probing = True
-            options.force(name, min(limit, _PROBE_WINDOW))
+            options.terms[name] = replace(terms, most_nodes=min(limit, _PROBE_WINDOW))
+            options.force(name)
 
     def _made(
         self, name: str, own: OwnHistory, num_missed: int, limit: int, situation: Situation
@@ -216,11 +220,11 @@ class OptionChooser:
         one_s = self._costs.depth_s(name, 1, situation.context)
         all_s = self._costs.depth_s(name, situation.num_sequences, situation.context)
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
-        price_s = self._costs.catch_up_s(name, num_missed) if num_missed <= SMALL_CATCH_UP else 0.0
+        price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
         second = expectation.accepted[min(1, limit - 1)] / expectation.accepted[0]
-        return candidate, _MadeTerms(second, self._portfolio.calibration(name, own))
+        return candidate, _MadeTerms(second, self._portfolio.calibration(name, own), limit)
 
     def _is_worth_starting(
         self,
@@ -246,7 +250,8 @@ class OptionChooser:
 
     def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
         depth_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
-        return self.budget.can_afford(self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * depth_s)
+        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * depth_s
+        return self.budget.can_afford(price_s, situation.plain_s)
 
 
 def _made_plan(name: str, row_s: List[float], depth_s: float, terms: _MadeTerms, rate: float) -> Plan:

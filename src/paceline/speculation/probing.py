@@ -13,6 +13,7 @@ _MEMORY = 0.95
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
 _ALLOWANCE = 4.0  # plain steps that a drafter may be behind
+_CREDIT = 3.0  # plain steps that probes may take before anything is known
 _PROOF = 2  # accepted tokens in a row that end a pause
 
 
@@ -49,14 +50,14 @@ class Guard:
 
 @dataclass(slots=True)
 class ProbeBudget:
-    """Time that probes may cost: 1 % of all time."""
+    """Time that probes may cost: 1 % of all time, and at the start a few plain steps."""
 
     total_s: float = 0.0
     spent_s: float = 0.0
 
-    def can_afford(self, price_s: float) -> bool:
+    def can_afford(self, price_s: float, plain_step_s: float) -> bool:
         """Whether a probe of this price keeps to the share."""
-        return self.spent_s + price_s <= PROBE_SHARE * self.total_s
+        return self.spent_s + price_s <= PROBE_SHARE * self.total_s + _CREDIT * plain_step_s
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Patience:
     """When to probe next: each probe that brings nothing doubles the number of steps to the next."""
 
     idle_steps: int = 0
-    needed_steps: int = 8 * _LEAST_PAUSE
+    needed_steps: int = 2 * _LEAST_PAUSE
 
     def wait(self) -> bool:
         """Lets one step go by; returns whether it is time for a probe."""
@@ -74,4 +75,4 @@ class Patience:
     def record(self, has_paid: bool) -> None:
         """Takes in the result of a probe."""
         self.idle_steps = 0
-        self.needed_steps = 8 * _LEAST_PAUSE if has_paid else min(_MOST_PAUSE, 2 * self.needed_steps)
+        self.needed_steps = 2 * _LEAST_PAUSE if has_paid else min(_MOST_PAUSE, 2 * self.needed_steps)
