@@ -7,6 +7,7 @@ who may draft at all, `planner` chooses, `probing` bounds the price of errors. d
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from paceline.core import Plan, Sequence
@@ -57,7 +58,7 @@ class AdaptiveController:
             min(usable_window(sequence, self._limits.num_speculative_tokens), offer.max_window)
             for sequence, offer in zip(sequences, offers, strict=True)
         ]
-        situation = self._situate(sequences, room, min(room.spare_rows, sum(limits)))
+        situation = self._situate(sequences, offers, room, min(room.spare_rows, sum(limits)))
         self._situation = situation
         options = [
             self._chooser.options(sequence, self._history(sequence), offer, limit, situation)
@@ -88,7 +89,7 @@ class AdaptiveController:
                 self._chooser.lengths.finished(sequence)
                 self._histories.pop(sequence, None)
 
-    def _situate(self, sequences: list[Sequence], room: StepRoom, num_extra: int) -> Situation:
+    def _situate(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom, num_extra: int) -> Situation:
         num_sequences = len(sequences)
         context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
         plain_s = self.costs.step_s(num_sequences, context)
@@ -102,6 +103,7 @@ class AdaptiveController:
             steps_s=self.costs.steps_s(room.num_rows, num_extra, context),
             plain_s=plain_s,
             rate=self.speed_up * num_sequences / plain_s,
+            num_ready=_count_ready(offers),
         )
 
     def _history(self, sequence: Sequence) -> SequenceHistory:
@@ -179,3 +181,8 @@ class AdaptiveController:
             own.is_probing = False
             own.patience.record(bill.saved_s[index] > 0.0)
             self._chooser.budget.spent_s += max(0.0, -bill.saved_s[index])
+
+
+def _count_ready(offers: list[Offer]) -> Counter[str]:
+    """Sequences that each drafter with a price has read."""
+    return Counter(name for offer in offers for name, missed in offer.num_missed.items() if missed <= SMALL_CATCH_UP)

@@ -5,8 +5,10 @@ Here is decided who starts reading a text, who is probed, who pauses, and why no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as List
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from paceline.core import Calibration, Plan, Sequence
 from paceline.speculation.candidates import OwnHistory, Portfolio, SequenceHistory, made_candidate
@@ -31,7 +33,7 @@ _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
 _FALLBACK_PERIOD = 64
 _MOST_STOP = 0.5
-_MOST_DEEPEN = 0.95
+_MOST_NODE_PRICE = 0.8  # in tokens; where a node costs more not even a good drafter pays
 _LEAST_CONTINUATION = 0.3
 
 
@@ -46,7 +48,8 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One step's prices: `rate` is the tokens per second that time is worth, `steps_s[n]` the target's time with n
-    draft rows, `plain_s` that of a step of one row for each sequence."""
+    draft rows, `plain_s` that of a step of one row for each sequence. `num_ready` is how many sequences each drafter
+    has read."""
 
     step: int
     num_sequences: int
@@ -54,6 +57,7 @@ class Situation:
     steps_s: list[float]
     plain_s: float
     rate: float
+    num_ready: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> Situation:
@@ -66,17 +70,17 @@ class Situation:
         last = min(_ROWS_AHEAD, len(self.steps_s) - 1)
         return (self.steps_s[last] - self.steps_s[0]) / max(1, last)
 
-    def row_prices(self, num_rows: int, num_sequences: int, depth: int) -> list[float]:
-        """Seconds of a row at each depth, where so many sequences draft as deep beside `num_rows` other rows: the least
-        mean price over the next few depths, so that a jump is paid by all rows behind it."""
+    def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
+        """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
+        to draft as deep: the least mean price over the next few depths; a jump is paid by all rows behind it."""
         last = len(self.steps_s) - 1
-        times = [self.steps_s[min(last, num_rows + num_sequences * level)] for level in range(depth + 1)]
+        rows = [min(last, num_rows + round(added)) for added in accumulate(num_drafting, initial=0.0)]
+        depth = len(num_drafting)
         return [
             min(
-                (times[end] - times[level]) / (end - level)
+                (self.steps_s[rows[end]] - self.steps_s[rows[level]]) / max(1, rows[end] - rows[level])
                 for end in range(level + 1, min(depth, level + _ROWS_AHEAD) + 1)
             )
-            / num_sequences
             for level in range(depth)
         ]
 
@@ -84,11 +88,12 @@ class Situation:
 @dataclass(frozen=True, slots=True)
 class _MadeTerms:
     """How a made draft is to stop: the probability that a next node would be accepted, what confidence is worth, and
-    the most nodes it may have."""
+    the most nodes it may have; `drafted` is the probability that it gets to each depth."""
 
     continuation: float
     calibration: Calibration
     most_nodes: int
+    drafted: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -154,14 +159,23 @@ class OptionChooser:
             if name is None:
                 plans.append(Plan("none", 0, reason=option.reason))
             elif name in option.terms:
-                num_users = users.count(name)
-                depth_s = self._costs.depth_s(name, num_users, situation.context) / num_users
-                window = min(limit, option.terms[name].most_nodes)
-                row_s = situation.row_prices(num_free_nodes, num_users, window)
-                plans.append(_made_plan(name, row_s, depth_s, option.terms[name], situation.rate))
+                node_s = self._node_prices(name, option.terms[name], users.count(name), num_free_nodes, situation)
+                plans.append(_made_plan(name, node_s[: min(limit, len(node_s))], option.terms[name], situation))
             else:
                 plans.append(Plan(name, choice.window))
         return plans
+
+    def _node_prices(
+        self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation
+    ) -> list[float]:
+        """Seconds of a node at each depth, its row and its share of the drafter's pass, if so many sequences draft and
+        stop as this one is expected to."""
+        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
+        row_s = situation.row_prices(num_rows, num_drafting)
+        return [
+            seconds + self._costs.depth_s(name, round(num), situation.context) / num
+            for seconds, num in zip(row_s, num_drafting, strict=True)
+        ]
 
     def _allowed(
         self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
@@ -196,8 +210,9 @@ class OptionChooser:
         own = history.of(name)
         candidate, terms = self._made(name, own, num_missed, limit, situation)
         options.terms[name] = terms
-        worth = _worth(candidate, situation, situation.num_sequences)
-        if num_missed <= SMALL_CATCH_UP:
+        is_ready = num_missed <= SMALL_CATCH_UP
+        worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
+        if is_ready:
             own.is_started = False
             if worth > 0.0:
                 bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
@@ -224,7 +239,7 @@ class OptionChooser:
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
         second = expectation.accepted[min(1, limit - 1)] / expectation.accepted[0]
-        return candidate, _MadeTerms(second, self._portfolio.calibration(name, own), limit)
+        return candidate, _MadeTerms(second, self._portfolio.calibration(name, own), limit, expectation.drafted)
 
     def _is_worth_starting(
         self,
@@ -249,20 +264,23 @@ class OptionChooser:
         return True
 
     def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
-        depth_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
+        """Whether a good result would change anything, and the budget holds."""
+        num_ready = max(1, situation.num_ready.get(name, 0))
+        depth_s = self._costs.depth_s(name, num_ready, situation.context) / num_ready + situation.row_s
+        if situation.rate * depth_s > _MOST_NODE_PRICE:
+            return False
         price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * depth_s
         return self.budget.can_afford(price_s, situation.plain_s)
 
 
-def _made_plan(name: str, row_s: List[float], depth_s: float, terms: _MadeTerms, rate: float) -> Plan:
-    """A draft of a node for each price of a row, that ends where a node is not worth its row, or the next is not worth
-    its row and depth."""
-    worth = rate / max(_LEAST_CONTINUATION, terms.continuation)
+def _made_plan(name: str, node_s: List[float], terms: _MadeTerms, situation: Situation) -> Plan:
+    """A draft of a node for each price, that ends where a node is not worth its row, or the next not what it costs."""
+    worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
     return Plan(
         name,
-        len(row_s),
-        stop_below=min(_MOST_STOP, rate * min(row_s, default=0.0)),
-        deepen_above=tuple(min(_MOST_DEEPEN, worth * (depth_s + seconds)) for seconds in row_s[1:]),
+        len(node_s),
+        stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
+        deepen_above=tuple(worth * seconds for seconds in node_s[1:]),
         calibration=terms.calibration,
     )
 

@@ -13,7 +13,7 @@ _MEMORY = 0.95
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
 _ALLOWANCE = 4.0  # plain steps that a drafter may be behind
-_CREDIT = 3.0  # plain steps that probes may take before anything is known
+_CREDIT = 2.0  # plain steps that probes may take before anything is known
 _PROOF = 2  # accepted tokens in a row that end a pause
 
 
