@@ -82,9 +82,10 @@ def test_a_fully_accepted_window_is_no_evidence_of_what_would_have_followed():
         own.learn(Draft.chain([1, 2], "m"), 2, (1, 2, 3))
     assert own.accept.num_tried[:3] == pytest.approx([own.accept.num_tried[0]] * 2 + [0.0])
     assert own.draft_on.num_tried[2] == 0.0
-    accepted = expect(own, usual, 0.75, 4).accepted
-    assert accepted[1] > 0.85
-    assert accepted[2] / accepted[1] > 0.8  # leans on the depths before, against the first guess
+    found = expect(own, usual, 0.75, 4)
+    assert found.accepted[1] > 0.8
+    assert found.continuation > 0.85
+    assert found.accepted[2] / found.accepted[1] > 0.7  # leans on the depths before, against the first guess
 
 
 def test_depths_below_a_rejected_node_are_no_evidence():
@@ -107,6 +108,16 @@ def test_estimates_by_depth_approach_the_truth_whatever_the_windows(rate):
         usual.learn(draft, window, [1] * (min(num_right, window) + 1))
     accepted = expect(DepthModel.of_sequence(), usual, 0.75, 4).accepted
     assert accepted == pytest.approx([rate, rate**2, rate**3, rate**4], abs=0.12)
+
+
+def test_a_drafter_that_stops_is_not_one_that_is_wrong():
+    own, usual = DepthModel.of_sequence(), DepthModel()
+    for _ in range(60):
+        own.learn(Draft.chain([1], "m"), 8, (1, 2))
+    found = expect(own, usual, 0.75, 4)
+    assert found.accepted[0] > 0.9
+    assert found.drafted[1] < 0.2
+    assert found.continuation > 0.7
 
 
 def test_a_plan_ends_drafts_by_calibrated_survival():

@@ -130,15 +130,18 @@ class DepthRates:
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """Of a draft still to be made, by depth: the probability that its node is accepted, and that it is drafted at all
-    before the drafter stops by itself."""
+    before the drafter stops by itself. `continuation` is the probability that a second node would be accepted if the
+    first was."""
 
     accepted: tuple[float, ...]
     drafted: tuple[float, ...]
+    continuation: float
 
 
 @dataclass(slots=True)
 class DepthModel:
-    """How a drafter's drafts fare by depth: accepted where the depth before was, and drafted on where it may be.
+    """How a drafter's drafts fare by depth: a node is accepted where it was drafted and the one before was accepted,
+    and it is drafted where the drafter does not stop before.
 
     A sequence starts from what is usual for the drafter; a depth it has no cases of leans on the depth before.
     """
@@ -155,8 +158,8 @@ class DepthModel:
         """Takes in a chain that could have had `window` nodes and what the target committed."""
         for depth in range(1, min(window, len(draft) + 1, MAX_DEPTH)):
             self.draft_on.record(depth, depth < len(draft))
-        for depth in range(min(window, len(committed), MAX_DEPTH)):
-            is_accepted = depth < len(draft) and draft.token_ids[depth] == committed[depth]
+        for depth in range(min(len(draft), len(committed), MAX_DEPTH)):
+            is_accepted = draft.token_ids[depth] == committed[depth]
             self.accept.record(depth, is_accepted)
             if not is_accepted:
                 return
@@ -174,11 +177,12 @@ def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: i
         usual_draft_on = usual.draft_on.rate(depth, first_guess) if depth else 1.0
         own_accept = own.accept.rate(depth, _lean(usual_accept, own_accept))
         own_draft_on = own.draft_on.rate(depth, _lean(usual_draft_on, own_draft_on)) if depth else 1.0
-        survival *= own_accept
+        survival *= own_accept * own_draft_on
         reach *= own_draft_on
         accepted.append(survival)
         drafted.append(reach)
-    return Expectation(tuple(accepted), tuple(drafted))
+    continuation = own.accept.rate(1, _lean(usual.accept.rate(1, first_guess), own.accept.rate(0, first_guess)))
+    return Expectation(tuple(accepted), tuple(drafted), continuation)
 
 
 def _lean(usual: float, before: float | None) -> float:

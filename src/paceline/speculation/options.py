@@ -238,8 +238,9 @@ class OptionChooser:
         price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
-        second = expectation.accepted[min(1, limit - 1)] / expectation.accepted[0]
-        return candidate, _MadeTerms(second, self._portfolio.calibration(name, own), limit, expectation.drafted)
+        return candidate, _MadeTerms(
+            expectation.continuation, self._portfolio.calibration(name, own), limit, expectation.drafted
+        )
 
     def _is_worth_starting(
         self,
