@@ -14,12 +14,14 @@ from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds
 
 MAX_DEPTH = 16
-_SEQUENCE_RATE = 0.5
+_SEQUENCE_RATE = 0.35
 _DRAFTER_RATE = 0.3
-_LEAST_SEQUENCE_RATE = 0.08
+_LEAST_SEQUENCE_RATE = 0.05
 _LEAST_DRAFTER_RATE = 0.01
 _SLOPE_SHARE = 0.1
 _MAX_BIAS = 6.0
+_LEAST_VARIANCE = 0.06
+_EVEN_VARIANCE = 0.25
 _SLOPES = (0.2, 2.0)
 _SEQUENCE_MEMORY = 0.93
 _DRAFTER_MEMORY = 0.995
@@ -57,8 +59,9 @@ def judge(draft: Draft, committed: Sequence[int]) -> list[Judgement]:
 
 @dataclass(slots=True)
 class ConfidenceModel:
-    """A drafter's calibration over all sequences: logistic regression on the log-odds of its confidence, one step of
-    gradient for each judgement, with steps that shrink. Each sequence adds a bias of its own."""
+    """A drafter's calibration over all sequences: logistic regression on the log-odds of its confidence, one step
+    for each judgement, of a size that shrinks. Each sequence adds a bias of its own. Steps are larger where nearly all
+    or nearly no nodes are accepted (as Newton's are), since there the gradient alone takes hundreds of nodes."""
 
     slope: float = 1.0
     bias: float = 0.0
@@ -70,7 +73,9 @@ class ConfidenceModel:
 
     def learn(self, judgement: Judgement, own: SequenceBias) -> None:
         """Takes in one judgement of one sequence; changes both."""
-        error = judgement.is_accepted - self.calibration(own).probability(judgement.confidence)
+        probability = self.calibration(own).probability(judgement.confidence)
+        variance = max(_LEAST_VARIANCE, probability * (1.0 - probability))
+        error = (judgement.is_accepted - probability) * _EVEN_VARIANCE / variance
         rate = max(_LEAST_DRAFTER_RATE, _DRAFTER_RATE / (1.0 + 0.1 * self.num_learnt))
         self.num_learnt += 1
         self.bias = _within(self.bias + rate * error, -_MAX_BIAS, _MAX_BIAS)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PROBE_SHARE = 0.01
-_MEMORY = 0.95
+_MEMORY = 0.99
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
-_ALLOWANCE = 4.0  # plain steps that a drafter may be behind
+_ALLOWANCE = 3.0  # plain steps that a drafter may be behind, or ahead
 _CREDIT = 2.0  # plain steps that probes may take before anything is known
 _PROOF = 2  # accepted tokens in a row that end a pause
 
@@ -21,7 +21,8 @@ _PROOF = 2  # accepted tokens in a row that end a pause
 class Guard:
     """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late.
 
-    Once it is behind by more than four plain steps the drafter pauses, each time twice as long until it is ahead again.
+    Once it is behind by more than three plain steps the drafter pauses, longer each time until it is ahead again.
+    It cannot be ahead by more than that either, so that old success does not pay for long failure.
     """
 
     balance_s: float = 0.0
@@ -34,13 +35,14 @@ class Guard:
 
     def record(self, saved_s: float, plain_step_s: float, step: int) -> None:
         """Takes in the net of a step in which the drafter drafted."""
-        self.balance_s = self.balance_s * _MEMORY + saved_s
+        most_s = _ALLOWANCE * plain_step_s
+        self.balance_s = min(most_s, self.balance_s * _MEMORY + saved_s)
         if self.balance_s > 0.0:
             self.pause = _LEAST_PAUSE
-        elif self.balance_s < -_ALLOWANCE * plain_step_s:
+        elif self.balance_s < -most_s:
             self.resume_at = step + 1 + self.pause
             self.pause = min(_MOST_PAUSE, 2 * self.pause)
-            self.balance_s = -_ALLOWANCE * plain_step_s / 2
+            self.balance_s = -most_s / 2
 
     def watch(self, num_right: int) -> None:
         """A draft that was not shown to the target would have had so many tokens accepted."""
