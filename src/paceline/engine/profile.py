@@ -36,6 +36,7 @@ _BLOCK = 16
 _NUM_READ = 32
 _FEWEST = 2
 _FIRST_TOKEN = 16
+_MOST_KEPT = 64
 _FORMAT = 1
 
 
@@ -134,7 +135,14 @@ def cached_profile(
         unfinished = path.with_suffix(f".{os.getpid()}")
         unfinished.write_bytes(msgspec.json.encode(costs))
         unfinished.replace(path)
+        _remove_oldest(path.parent)
     return costs
+
+
+def _remove_oldest(directory: Path) -> None:
+    files = sorted(directory.glob("*.json"), key=lambda file: file.stat().st_mtime)
+    for file in files[:-_MOST_KEPT]:
+        file.unlink(missing_ok=True)
 
 
 def _key(identities: tuple[str, ...], config: EngineConfig, target: NativeModel) -> str:
