@@ -5,7 +5,7 @@ No behaviour beyond derived properties; imports nothing else of Paceline.
 
 from paceline.core.batch import Batch, Float32Array, Int32Array
 from paceline.core.draft import Calibration, Draft, Plan, Verdict
-from paceline.core.engine_stats import EngineStats
+from paceline.core.engine_stats import DrafterStats, EngineStats
 from paceline.core.model_config import Activation, KvCacheType, LayerConfig, ModelConfig, RopeConfig, RopeStyle
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
 from paceline.core.request import Request, SamplingParams, SpeculationMode, SpeculationParams
@@ -16,6 +16,7 @@ __all__ = [
     "Batch",
     "Calibration",
     "Draft",
+    "DrafterStats",
     "EngineStats",
     "FinishReason",
     "Float32Array",

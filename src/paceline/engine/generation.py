@@ -18,7 +18,7 @@ class Generation:
 
     `max_length` is the number of tokens, prompt included, at which it ends for length. `block_hashes` are those of the
     leading blocks of its table known to the prefix cache. `by_drafter` counts drafted and accepted tokens.
-    `reason` says why the latest step that could draft did not.
+    `reason` says why the latest step that could draft did not, or that none could.
     """
 
     sequence: Sequence
@@ -28,7 +28,7 @@ class Generation:
     block_hashes: list[bytes] = field(default_factory=list)
     num_preemptions: int = 0
     by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
-    reason: str | None = None
+    reason: str | None = "no room"
 
     @property
     def max_window(self) -> int:

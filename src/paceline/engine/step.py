@@ -82,7 +82,8 @@ class Stepper:
             self.target.kv.move(moves)
         commits = self.scheduler.commit(schedule, verdicts)
         for commit, verdict in zip(commits, verdicts, strict=True):
-            self.acceptance.record(verdict.drafter, verdict.num_drafted, commit.num_accepted)
+            num_committed = len(commit.token_ids)
+            self.acceptance.record(verdict.drafter, verdict.num_drafted, commit.num_accepted, num_committed)
         return commits
 
     def _observe(self, schedule: Schedule, drafting: _Drafting, verdicts: list[Verdict], step_time_s: float) -> None:

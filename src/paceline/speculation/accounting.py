@@ -15,32 +15,22 @@ class SpeculationTimes:
 
     `step_s` is all of their time and `drafting_s` the part of each drafter. `wasted_s` is what drafts cost of which
     nothing was accepted: their drafter's time, and their share of what the rows added to the target's pass.
-    `plain_s` is what plain decoding would have taken for the same tokens, predicted; `predicted_s` covers the
-    same steps.
+    `plain_s` is what plain decoding would have taken for the same tokens as predicted, instead of `compared_s`.
     """
 
     step_s: float = 0.0
     wasted_s: float = 0.0
     plain_s: float = 0.0
-    predicted_s: float = 0.0
-    num_steps: int = 0
-    num_sequence_steps: int = 0
+    compared_s: float = 0.0
     drafting_s: dict[str, float] = field(default_factory=dict)
 
-    def add(self, drafting_s: Mapping[str, float], target_s: float, num_sequences: int) -> None:
+    def add(self, drafting_s: Mapping[str, float], target_s: float) -> None:
         """Counts one step."""
         for name, seconds in drafting_s.items():
             self.drafting_s[name] = self.drafting_s.get(name, 0.0) + seconds
         self.step_s += target_s + sum(drafting_s.values())
-        self.num_steps += 1
-        self.num_sequence_steps += num_sequences
 
     @property
     def wasted_share(self) -> float:
         """Of all step time."""
         return self.wasted_s / self.step_s if self.step_s else 0.0
-
-    @property
-    def latency_reduction(self) -> float | None:
-        """1 - actual / predicted plain time, 0.5 being twice as fast; None before anything was predicted."""
-        return 1.0 - self.predicted_s / self.plain_s if self.plain_s else None

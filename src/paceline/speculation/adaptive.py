@@ -136,13 +136,13 @@ class AdaptiveController:
             self.costs.refine_drafter(name, predicted_s, measured_s)
 
     def _keep_times(self, outcome: StepOutcome, bill: Bill) -> None:
-        self.times.add(outcome.drafting_s, outcome.target_s, len(outcome.sequences))
+        self.times.add(outcome.drafting_s, outcome.target_s)
         self.times.wasted_s += bill.wasted_s * self.costs.common_factor
         num_tokens = sum(len(verdict.committed) for verdict in outcome.verdicts)
         worth_s = num_tokens * self._situation.plain_s / len(outcome.sequences)
         if outcome.room.num_prompt_rows == 0:
             self.times.plain_s += worth_s * self.costs.common_factor
-            self.times.predicted_s += outcome.target_s + sum(outcome.drafting_s.values())
+            self.times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
         self._tokens_s = self._tokens_s * _SPEED_MEMORY + worth_s
         steady_s = self._situation.plain_s + bill.extra_s - self._reading_s(outcome)
         self._spent_s = self._spent_s * _SPEED_MEMORY + steady_s

@@ -6,11 +6,14 @@ Limits that come from KV memory and context are the scheduler's. `adaptive` has 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paceline.core import Draft, Plan, Sequence, SpeculationMode, Verdict
 from paceline.speculation.accounting import SpeculationTimes
+
+NOT_ALLOWED = "request"
+NO_DRAFTER = "no drafter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,11 @@ class FixedController:
         """Plans as the class says."""
         wanted = [self._wanted(*pair) for pair in zip(sequences, offers, strict=True)]
         windows = level([plan.window for plan in wanted], room.spare_rows)
-        return [Plan(plan.drafter, window) for plan, window in zip(wanted, windows, strict=True)]
+        return [replace(plan, window=window) for plan, window in zip(wanted, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
         """Learns nothing."""
-        self.times.add(outcome.drafting_s, outcome.target_s, len(outcome.sequences))
+        self.times.add(outcome.drafting_s, outcome.target_s)
 
     def _wanted(self, sequence: Sequence, offer: Offer) -> Plan:
         limit = min(usable_window(sequence, self._num_speculative_tokens), offer.max_window)
@@ -97,7 +100,7 @@ class FixedController:
         if longest is not None and len(longest) > 0:
             return Plan(longest.drafter, min(limit, len(longest)))
         if self._model_drafter is None or not (allowed is None or self._model_drafter in allowed):
-            return Plan("none", 0)
+            return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
         return Plan(self._model_drafter, limit)
 
 

@@ -12,14 +12,12 @@ from itertools import accumulate
 
 from paceline.core import Calibration, Plan, Sequence
 from paceline.speculation.candidates import OwnHistory, Portfolio, SequenceHistory, made_candidate
-from paceline.speculation.controller import Offer
+from paceline.speculation.controller import NO_DRAFTER, NOT_ALLOWED, Offer
 from paceline.speculation.cost_model import CostModel
 from paceline.speculation.lengths import ExpectedLengths
 from paceline.speculation.planner import Candidate, Choice
 from paceline.speculation.probing import ProbeBudget
 
-NOT_ALLOWED = "request"
-NO_DRAFTER = "no drafter"
 DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
