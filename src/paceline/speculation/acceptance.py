@@ -19,6 +19,7 @@ _DRAFTER_RATE = 0.3
 _LEAST_SEQUENCE_RATE = 0.05
 _LEAST_DRAFTER_RATE = 0.01
 _SLOPE_SHARE = 0.1
+_LEAST_EXPECTED = 0.01
 _MAX_BIAS = 6.0
 _LEAST_VARIANCE = 0.06
 _EVEN_VARIANCE = 0.25
@@ -171,8 +172,8 @@ class DepthModel:
 
 
 def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: int) -> Expectation:
-    """What to expect of one sequence's next draft; `first_guess` is the probability that stands in for a drafter
-    nobody has seen yet."""
+    """What to expect of one sequence's next draft; `first_guess` is the probability that stands in for a drafter nobody
+    has seen yet. Depths without hope are not told apart."""
     accepted: list[float] = []
     drafted: list[float] = []
     survival, reach = 1.0, 1.0
@@ -186,6 +187,11 @@ def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: i
         reach *= own_draft_on
         accepted.append(survival)
         drafted.append(reach)
+        if survival < _LEAST_EXPECTED:
+            num_left = num_depths - len(accepted)
+            accepted += [0.0] * num_left
+            drafted += [reach] * num_left
+            break
     continuation = own.accept.rate(1, _lean(usual.accept.rate(1, first_guess), own.accept.rate(0, first_guess)))
     return Expectation(tuple(accepted), tuple(drafted), continuation)
 

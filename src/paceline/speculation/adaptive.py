@@ -16,7 +16,7 @@ from paceline.speculation.billing import Bill, make_bill
 from paceline.speculation.candidates import Portfolio, SequenceHistory
 from paceline.speculation.controller import Offer, StepOutcome, StepRoom, level, usable_window
 from paceline.speculation.cost_model import CostModel
-from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation
+from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
 from paceline.speculation.planner import best_plan
 
 _SPEED_MEMORY = 0.95
@@ -96,11 +96,13 @@ class AdaptiveController:
         if self._spent_s == 0.0:
             self._spent_s = _NUM_FIRST_STEPS * plain_s
             self._tokens_s = _FIRST_SPEED_UP * self._spent_s
+        steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
         return Situation(
             step=self._step,
             num_sequences=num_sequences,
             context=context,
-            steps_s=self.costs.steps_s(room.num_rows, num_extra, context),
+            steps_s=steps_s,
+            row_s=early_row_s(steps_s),
             plain_s=plain_s,
             rate=self.speed_up * num_sequences / plain_s,
             num_ready=_count_ready(offers),

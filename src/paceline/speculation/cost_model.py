@@ -14,6 +14,7 @@ from itertools import accumulate
 import msgspec
 
 MAX_TABLE_ROWS = 1024
+_MAX_TABLE_SEQUENCES = 256
 _COMMON_RATE = 0.3  # how fast a slowdown of everything is followed
 _OWN_RATE = 0.02  # and what one entry costs against the others
 _MAX_SURPRISE = 0.4  # in log time; more than this in one step is an outlier
@@ -60,6 +61,10 @@ class CostModel:
         self.costs = costs
         self._row_s = [costs.target.at(num_rows) for num_rows in range(MAX_TABLE_ROWS + 1)]
         self._row_factors = [1.0] * (MAX_TABLE_ROWS + 1)
+        self._depth_s = {
+            name: [drafter.depth.at(count) for count in range(_MAX_TABLE_SEQUENCES + 1)]
+            for name, drafter in costs.drafters.items()
+        }
         self._corrections: dict[tuple[str, int], float] = {}
         self._common = 0.0
 
@@ -96,7 +101,9 @@ class CostModel:
         if costs is None:
             return 0.0
         table = costs.depth
-        seconds = table.at(num_sequences) + context * (table.context_s + table.row_context_s * num_sequences)
+        seconds = self._depth_s[drafter][min(num_sequences, _MAX_TABLE_SEQUENCES)] + context * (
+            table.context_s + table.row_context_s * num_sequences
+        )
         return seconds * self._factor(drafter, 0)
 
     def catch_up_s(self, drafter: str, num_missed: int) -> float:

@@ -31,7 +31,7 @@ _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
 _FALLBACK_PERIOD = 64
 _MOST_STOP = 0.5
-_MOST_NODE_PRICE = 0.8  # in tokens; where a node costs more not even a good drafter pays
+_MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
 _LEAST_CONTINUATION = 0.3
 
 
@@ -46,13 +46,14 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One step's prices: `rate` is the tokens per second that time is worth, `steps_s[n]` the target's time with n
-    draft rows, `plain_s` that of a step of one row for each sequence. `num_ready` is how many sequences each drafter
-    has read."""
+    draft rows, `row_s` the mean of the first few of them, `plain_s` that of a step of one row for each sequence.
+    `num_ready` is how many sequences each drafter has read."""
 
     step: int
     num_sequences: int
     context: float
     steps_s: list[float]
+    row_s: float
     plain_s: float
     rate: float
     num_ready: Mapping[str, int] = field(default_factory=dict)
@@ -60,13 +61,7 @@ class Situation:
     @classmethod
     def empty(cls) -> Situation:
         """Before the first step."""
-        return cls(0, 0, 0.0, [0.0], 0.0, 0.0)
-
-    @property
-    def row_s(self) -> float:
-        """Mean seconds of the first few draft rows."""
-        last = min(_ROWS_AHEAD, len(self.steps_s) - 1)
-        return (self.steps_s[last] - self.steps_s[0]) / max(1, last)
+        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
 
     def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
@@ -108,6 +103,12 @@ class Options:
         """Leaves no choice."""
         self.candidates.clear()
         self.forced = drafter
+
+
+def early_row_s(steps_s: List[float]) -> float:
+    """Mean seconds of the first few draft rows."""
+    last = min(_ROWS_AHEAD, len(steps_s) - 1)
+    return (steps_s[last] - steps_s[0]) / max(1, last)
 
 
 class OptionChooser:
@@ -205,6 +206,8 @@ class OptionChooser:
         situation: Situation,
     ) -> None:
         """A drafter with a price: a candidate where it could draft now, else the question of starting it."""
+        if not self._can_pay(name, situation):
+            return
         own = history.of(name)
         candidate, terms = self._made(name, own, num_missed, limit, situation)
         options.terms[name] = terms
@@ -262,13 +265,16 @@ class OptionChooser:
         own.forgone = 0.0
         return True
 
+    def _can_pay(self, name: str, situation: Situation) -> bool:
+        """Whether a good drafter would pay at all, with those that are ready and one more."""
+        num_sharing = min(situation.num_sequences, situation.num_ready.get(name, 0) + 1)
+        node_s = self._costs.depth_s(name, num_sharing, situation.context) / num_sharing + situation.row_s
+        return situation.rate * node_s < _MOST_NODE_PRICE
+
     def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
-        """Whether a good result would change anything, and the budget holds."""
-        num_ready = max(1, situation.num_ready.get(name, 0))
-        depth_s = self._costs.depth_s(name, num_ready, situation.context) / num_ready + situation.row_s
-        if situation.rate * depth_s > _MOST_NODE_PRICE:
-            return False
-        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * depth_s
+        """Whether the budget holds."""
+        node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
+        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
         return self.budget.can_afford(price_s, situation.plain_s)
 
 
