@@ -87,6 +87,7 @@ def test_a_drafter_that_is_always_wrong_costs_next_to_nothing(confidence, made, 
     auto = simulation.replay(Setting(AUTO, is_auto=True), whole.prompts)
     assert auto.tokens_per_s > 0.97 * plain.tokens_per_s
     assert auto.wasted_share == pytest.approx(1.0 - plain.seconds / auto.seconds, rel=0.02)
+    assert auto.lost_share == pytest.approx(auto.wasted_share, rel=0.05)
 
 
 @pytest.mark.parametrize("acceptance", [0.4, 0.7, 0.9])
@@ -133,7 +134,9 @@ def test_every_setting_is_replayed_on_every_task():
 
 def test_regret_is_against_the_best_fixed_setting():
     def replay(setting: str, seconds: float) -> Replay:
-        return Replay(setting=setting, task=None, num_tokens=100, num_steps=50, seconds=seconds, wasted_share=0.01)
+        return Replay(
+            setting=setting, task=None, num_tokens=100, num_steps=50, seconds=seconds, wasted_share=0.01, lost_share=0.0
+        )
 
     [result] = regrets([replay(PLAIN, 4.0), replay("free 3", 2.0), replay("free 7", 2.5), replay(AUTO, 2.5)])
     assert (result.best_fixed, result.best_fixed_speed_up, result.auto_speed_up) == ("free 3", 2.0, 1.6)

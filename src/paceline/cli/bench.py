@@ -28,8 +28,8 @@ TraceArgument = Annotated[Path, typer.Argument(help="A trace that `paceline benc
 CostsOption = Annotated[Path | None, typer.Option(help="JSON of a cost model; default: the recording machine's.")]
 StreamsOption = Annotated[int, typer.Option(min=1, help="Answers at a time.")]
 
-_REGRET_ROW = "{:<10} {:>8} {:>6} {:>6}  {:<16} {:>7} {:>7}"
-_REGRET_HEADER = ("task", "plain/s", "auto", "best", "fixed setting", "regret", "wasted")
+_REGRET_ROW = "{:<10} {:>8} {:>6} {:>6}  {:<16} {:>7} {:>7} {:>7}"
+_REGRET_HEADER = ("task", "plain/s", "auto", "best", "fixed setting", "regret", "wasted", "lost")
 
 
 class _DefaultsToTasks(TyperGroup):
@@ -136,6 +136,7 @@ def _describe_regret(regret: Regret) -> str:
         regret.best_fixed,
         f"{100 * regret.regret:.1f} %",
         f"{100 * regret.wasted_share:.1f} %",
+        f"{100 * regret.lost_share:.1f} %",
     )
 
 

@@ -24,8 +24,10 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     `num_prefix_query_tokens` are prompt tokens looked up in the prefix cache, `num_prefix_hit_tokens` those found.
     `num_drafts` are sequences' steps with a draft that is not empty. `num_accepted_per_position[i]` counts drafts whose
     token at depth i was accepted, `num_drafts_per_size[n]` sequences' steps with a draft of n tokens, none included.
-    `decoding_s` is the time of steps that could draft, `wasted_s` what drafts cost of which nothing was accepted, and
-    `plain_s` what plain decoding would have taken instead of `compared_s`, as the cost model predicts (0 without one).
+    `num_sequence_steps` are those with a sampled token, and `num_decoded_tokens` what they committed. `decoding_s` is
+    the time of steps that could draft, `wasted_s` what drafts cost of which nothing was accepted, `lost_s` by how much
+    drafters cost more than they saved on ended sequences, and `plain_s` what plain decoding would have taken instead of
+    `compared_s`, as the cost model predicts (the last four are 0 without one).
     """
 
     num_running: int = 0
@@ -45,6 +47,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_decoded_tokens: int = 0
     decoding_s: float = 0.0
     wasted_s: float = 0.0
+    lost_s: float = 0.0
     plain_s: float = 0.0
     compared_s: float = 0.0
     by_drafter: dict[str, DrafterStats] = {}

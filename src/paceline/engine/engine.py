@@ -195,6 +195,7 @@ class Engine:
             num_decoded_tokens=acceptance.num_committed,
             decoding_s=times.step_s,
             wasted_s=times.wasted_s,
+            lost_s=times.lost_s,
             plain_s=times.plain_s,
             compared_s=times.compared_s,
             by_drafter={

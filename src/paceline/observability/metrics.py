@@ -170,6 +170,7 @@ class EngineMetrics:
             "num_decoded_tokens": self._counter("sequence_step_tokens", "Tokens that sequences' steps committed"),
             "decoding_s": self._counter("spec_decode_seconds", "Time of steps that could draft"),
             "wasted_s": self._counter("spec_decode_wasted_seconds", "Time for drafts without any accepted token"),
+            "lost_s": self._counter("spec_decode_lost_seconds", "Time that drafters cost beyond what they saved"),
             "plain_s": self._counter("spec_decode_plain_seconds", "Time plain decoding would have taken, predicted"),
             "compared_s": self._counter("spec_decode_compared_seconds", "Time that was taken instead of it"),
             "num_drafts": self._counter("spec_decode_num_drafts", "Drafts verified"),

@@ -46,7 +46,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """One setting on some prompts. `wasted_share` is the part of time that went into drafts without any success."""
+    """One setting on some prompts. `wasted_share` is the part of time that went into drafts without any success,
+    `lost_share` that by which drafters cost more than they saved, each on its own answer."""
 
     setting: str
     task: str | None
@@ -54,6 +55,7 @@ class Replay:
     num_steps: int
     seconds: float
     wasted_share: float
+    lost_share: float
 
     @property
     def tokens_per_s(self) -> float:
@@ -146,6 +148,7 @@ class Simulation:
             num_steps=num_steps,
             seconds=seconds,
             wasted_share=controller.times.wasted_share,
+            lost_share=controller.times.lost_share,
         )
 
     def _controller(self, setting: Setting) -> Controller:
@@ -259,6 +262,7 @@ class Regret:
     best_fixed: str
     best_fixed_speed_up: float
     wasted_share: float
+    lost_share: float
 
     @property
     def regret(self) -> float:
@@ -281,6 +285,7 @@ def regrets(replays: Sequence[Replay]) -> list[Regret]:
                 best_fixed=best.setting,
                 best_fixed_speed_up=best.tokens_per_s / plain.tokens_per_s,
                 wasted_share=auto.wasted_share,
+                lost_share=auto.lost_share,
             )
         )
     return result

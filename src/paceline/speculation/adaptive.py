@@ -87,7 +87,7 @@ class AdaptiveController:
             self._learn(outcome, index, bill)
             if sequence.is_finished:
                 self._chooser.lengths.finished(sequence)
-                self._histories.pop(sequence, None)
+                self._forget(sequence)
 
     def _situate(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom, num_extra: int) -> Situation:
         num_sequences = len(sequences)
@@ -119,7 +119,10 @@ class AdaptiveController:
     def _forget_ended(self) -> None:
         """Drops sequences that ended without a step of theirs."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
-            del self._histories[sequence]
+            self._forget(sequence)
+
+    def _forget(self, sequence: Sequence) -> None:
+        self.times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
 
     def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
         """Compares each drafter's time with what its passes should have taken, where it read little besides."""
@@ -170,6 +173,7 @@ class AdaptiveController:
         if plan.window == 0:
             return
         own = history.of(plan.drafter)
+        own.net_s += bill.saved_s[index]
         is_made = self.costs.has_price(plan.drafter)
         if len(draft) == 0:
             return

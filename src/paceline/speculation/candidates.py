@@ -50,14 +50,15 @@ class DrafterHistory:
 @dataclass(slots=True)
 class OwnHistory:
     """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
-    success makes more room. `forgone` is what it could have brought while off, in tokens; `is_started` says that
-    reading the text was found to pay."""
+    success makes more room. `net_s` is what it saved less what it cost, `forgone` what it could have brought while off,
+    in tokens; `is_started` says that reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
     depths: DepthModel = field(default_factory=DepthModel.of_sequence)
     guard: Guard = field(default_factory=Guard)
     patience: Patience = field(default_factory=Patience)
     reach: int = _FIRST_REACH
+    net_s: float = 0.0
     forgone: float = 0.0
     is_started: bool = False
     is_probing: bool = False
@@ -75,6 +76,11 @@ class SequenceHistory:
     drafters: dict[str, OwnHistory] = field(default_factory=dict)
     latest: str | None = None
     free_worth: float = 0.0
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds by which drafters cost more than they saved."""
+        return sum(max(0.0, -own.net_s) for own in self.drafters.values())
 
     def of(self, drafter: str) -> OwnHistory:
         """The drafter's, new where it has none."""
