@@ -121,6 +121,7 @@ void bind_config(nb::module_& module) {
       .def_rw("embedding_scale", &DecoderConfig::embedding_scale)
       .def_rw("activation", &DecoderConfig::activation)
       .def_rw("kv_cache_type", &DecoderConfig::kv_cache_type)
+      .def_rw("activation_rounding", &DecoderConfig::activation_rounding)
       .def(
           "add_rope",
           [](DecoderConfig& config, RopeStyle style, std::vector<double> inverse_frequencies, double magnitude) {

@@ -42,24 +42,32 @@ PackedMatrix pack(uint32_t type_id, const Bytes& data, int64_t outputs, int64_t 
 
 // Rounded rows that own their memory.
 struct OwnedRows {
-  AlignedBuffer planes;
+  AlignedBuffer planes[2];
   std::vector<float> scales;
   std::vector<ActivationSums> sums;
+  std::vector<uint8_t> has_high;
   QuantizedRows rows;
 };
 
-OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs) {
+
+OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs,
+                        ActivationRounding rounding) {
   OwnedRows owned;
   QuantizedRows& rows = owned.rows;
+  rows.rounding = rounding;
   rows.inputs = static_cast<int64_t>(inputs);
   rows.row_capacity = activation_row_capacity(static_cast<int64_t>(num_rows));
   const auto segments = static_cast<size_t>(rows.num_super_blocks() * rows.row_capacity);
-  owned.planes.reserve(segments * kActivationSegment);
+  for (int plane = 0; plane < 2; ++plane) {
+    owned.planes[plane].reserve(segments * kActivationPlane);
+    rows.planes[plane] = owned.planes[plane].as<int8_t>();
+  }
   owned.scales.resize(segments);
   owned.sums.resize(segments);
-  rows.planes = owned.planes.as<int8_t>();
+  owned.has_high.resize(segments);
   rows.scales = owned.scales.data();
   rows.sums = owned.sums.data();
+  rows.has_high = owned.has_high.data();
   for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
     kernels.quantize_row(source + row * rows.inputs, row, rows);
   }
@@ -67,7 +75,7 @@ OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t 
 }
 
 auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const FloatRows& rows, int64_t block_begin,
-          int64_t block_end) {
+          int64_t block_end, ActivationRounding rounding) {
   const KernelTable& kernels = kernels_named(instruction_set);
   if (static_cast<int64_t>(rows.shape(1)) != weights.inputs) {
     throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values for weights with " +
@@ -81,7 +89,7 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   const auto num_rows = static_cast<int64_t>(rows.shape(0));
   const nb::gil_scoped_release release;
   if (weights.is_quantized()) {
-    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1));
+    const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1), rounding);
     AlignedBuffer memory(static_cast<size_t>(gemm_scratch_bytes(rounded.rows.row_capacity)));
     kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, gemm_scratch(memory.as<void>()),
                            out.data(), weights.outputs);
@@ -91,14 +99,14 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   return out;
 }
 
-nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
+nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows, ActivationRounding rounding) {
   const KernelTable& kernels = kernels_named(instruction_set);
   if (rows.shape(1) == 0 || rows.shape(1) % kGroup != 0) {
     throw std::invalid_argument("rows of " + std::to_string(rows.shape(1)) + " values, but they must be a multiple of " +
                                 std::to_string(kGroup));
   }
   const size_t num_rows = rows.shape(0);
-  const OwnedRows owned = quantize_rows(kernels, rows.data(), num_rows, rows.shape(1));
+  const OwnedRows owned = quantize_rows(kernels, rows.data(), num_rows, rows.shape(1), rounding);
   const auto num_blocks = static_cast<size_t>(owned.rows.num_super_blocks());
   auto planes = make_array<int8_t, 4>({num_rows, num_blocks, 2, kActivationPlane});
   auto scales = make_array<float, 2>({num_rows, num_blocks});
@@ -109,7 +117,10 @@ nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows) {
       const size_t from = b * static_cast<size_t>(owned.rows.row_capacity) + row;
       const size_t to = row * num_blocks + b;
       const ActivationSums& block = owned.sums[from];
-      std::copy_n(owned.rows.planes + from * kActivationSegment, kActivationSegment, planes.data() + to * kActivationSegment);
+      for (size_t plane = 0; plane < 2; ++plane) {
+        std::copy_n(owned.rows.planes[plane] + from * kActivationPlane, kActivationPlane,
+                    planes.data() + (2 * to + plane) * kActivationPlane);
+      }
       scales.data()[to] = owned.scales[from];
       std::copy_n(&block.sixteens[0][0], 32, sums.data() + to * 32);
       std::copy_n(&block.groups[0][0], 16, totals.data() + to * 24);
@@ -156,6 +167,9 @@ auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
 }  // namespace
 
 void bind_gemm(nb::module_& module) {
+  nb::enum_<ActivationRounding>(module, "ActivationRounding")
+      .value("EIGHT_BITS", ActivationRounding::kEightBits)
+      .value("FIFTEEN_BITS", ActivationRounding::kFifteenBits);
   nb::module_ kernels = module.def_submodule("kernels", "Single kernels, for tests and benchmarks.");
   nb::class_<PackedMatrix>(kernels, "PackedMatrix", "A weight matrix repacked for GEMM.")
       .def_ro("outputs", &PackedMatrix::outputs)
@@ -165,11 +179,11 @@ void bind_gemm(nb::module_& module) {
   kernels.def("pack", &pack, nb::arg("type_id"), nb::arg("data"), nb::arg("outputs"), nb::arg("inputs"),
               "Repacks the bytes of a GGUF tensor of `outputs` rows by `inputs`; raises ValueError for what has no layout.");
   kernels.def("gemm", &gemm, nb::arg("instruction_set"), nb::arg("weights"), nb::arg("rows"), nb::arg("block_begin"),
-              nb::arg("block_end"),
+              nb::arg("block_end"), nb::arg("rounding") = ActivationRounding::kEightBits,
               "float32 [rows, outputs] of rows float32 [rows, inputs]; columns outside the blocks of 16 stay zero.");
-  kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
-              "Rounds float32 rows: int8 planes [rows, blocks, high and low, 256], float32 scales [rows, blocks], int32 sums\n"
-              "[rows, blocks, high and low, 16] of 16 values, int32 [rows, blocks, high, low and whole, 8] of 32 values.");
+  kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"), nb::arg("rounding") = ActivationRounding::kEightBits,
+              "Rounds float32 rows: int8 planes [rows, blocks, low and high, 256], float32 scales [rows, blocks], int32 sums\n"
+              "[rows, blocks, low and high, 16] of 16 values, int32 [rows, blocks, low, high and whole, 8] of 32 values.");
   kernels.def("quantize_q4_0", &quantize_weights, nb::arg("instruction_set"), nb::arg("rows"),
               "Bytes of Q4_0 blocks, uint8 [rows, row bytes], of float32 rows.");
   kernels.def("dequantize_row", &dequantize, nb::arg("type_id"), nb::arg("data"), nb::arg("count"),

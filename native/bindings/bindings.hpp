@@ -18,5 +18,6 @@ void bind_row_kernels(nanobind::module_& module);  // row functions, for tests a
 void bind_decoder(nanobind::module_& module);
 void bind_sampling(nanobind::module_& module);
 void bind_machine_probe(nanobind::module_& module);  // the machine's limits, for benchmarks
+void bind_suffix(nanobind::module_& module);
 
 }  // namespace paceline

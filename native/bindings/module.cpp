@@ -37,4 +37,5 @@ NB_MODULE(_native, module) {
   paceline::bind_decoder(module);
   paceline::bind_sampling(module);
   paceline::bind_machine_probe(module);
+  paceline::bind_suffix(module);
 }

@@ -127,18 +127,21 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   }
   const int64_t capacity = activation_row_capacity(num_rows);
   const int64_t segments = capacity * (widest / kSuperBlock + 1);
-  work_.rounded_planes.reserve(segments * kActivationSegment);
+  for (AlignedBuffer& plane : work_.rounded_planes) plane.reserve(segments * kActivationPlane);
   floats(work_.rounded_scales, segments);
   work_.rounded_sums.reserve(segments * sizeof(ActivationSums));
+  work_.rounded_flags.reserve(segments);
 }
 
 QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs) {
   QuantizedRows rounded;
   rounded.inputs = inputs;
+  rounded.rounding = config_.activation_rounding;
   rounded.row_capacity = activation_row_capacity(num_rows);
-  rounded.planes = work_.rounded_planes.as<int8_t>();
+  for (int plane = 0; plane < 2; ++plane) rounded.planes[plane] = work_.rounded_planes[plane].as<int8_t>();
   rounded.scales = work_.rounded_scales.as<float>();
   rounded.sums = work_.rounded_sums.as<ActivationSums>();
+  rounded.has_high = work_.rounded_flags.as<uint8_t>();
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
   });

@@ -49,7 +49,7 @@ class Decoder {
   // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
   struct Workspace {
     AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits, some_logits;
-    AlignedBuffer rounded_planes, rounded_scales, rounded_sums;
+    AlignedBuffer rounded_planes[2], rounded_scales, rounded_sums, rounded_flags;
   };
 
   void fill_rope_tables();

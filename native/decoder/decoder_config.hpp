@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decoder/kv_store.hpp"
+#include "paceline/activations.hpp"
 #include "paceline/packed_matrix.hpp"
 
 namespace paceline {
@@ -37,6 +38,7 @@ struct DecoderConfig {
   float embedding_scale = 1.0F;
   Activation activation = Activation::kSilu;
   KvCacheType kv_cache_type = KvCacheType::kF16;
+  ActivationRounding activation_rounding = ActivationRounding::kEightBits;  // before they meet quantized weights
   std::vector<RopeOptions> ropes;
   std::vector<LayerOptions> layers;
 

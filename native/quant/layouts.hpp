@@ -22,10 +22,12 @@
 // integer is weight integer + kZeroPoint (IQ4_NL: an index into its table). Columns beyond the matrix are zero bytes:
 // weight 0.
 //
-// ACTIVATIONS are rounded to 15 bits with one scale for 256 inputs (the last run may be shorter): largest = max |x|;
-// inverse = 16256 / largest; scale = largest / 16256; integer = round half to even of (x * inverse); where `inverse` overflows
-// (largest is 0 or below 5e-35) all are 0. They are kept as two planes of int8, integer = 128 * high + low with low in -64..63,
-// which byte multipliers take. Eight bits were measured first: their error was most of the distance to exact arithmetic.
+// ACTIVATIONS are rounded to 15 bits, or to 8 with room for outliers, with one scale for 256 inputs (the last run may be
+// shorter). usual = largest = max |x|, limit = 16256 for 15 bits; limit = 127 for 8 bits and usual = min(largest, 32 * mean |x|),
+// where sixteen lanes add up every sixteenth |x| and then fold in halves. inverse = limit / usual; scale = usual / limit;
+// integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0.
+// Byte multipliers take integers as two planes of int8, integer = 128 * high + low: low = integer, high = 0 where no integer
+// of the 256 is beyond 127; else low is in -64..63. A high plane that is all zero is not multiplied.
 //
 // ARITHMETIC of a result (row, column); `fma` rounds once; dot products, sums and everything called integer are exact in int32:
 //   total = 0

@@ -62,7 +62,7 @@ def test_a_tiny_run_measures_every_case(tmp_path, capsys) -> None:
     assert all(case["floor_ratio"] > 0 for case in report["steps"])
     assert report["prompt_tokens_per_s"] > 0
     modes = [(part["mode"], part["num_sequences"]) for part in report["parts"]]
-    assert modes == [("plain", 1), ("plain", 3), ("ngram+draft-model", 1), ("ngram+draft-model", 3)]
+    assert modes == [("plain", 1), ("plain", 3), ("suffix+draft-model", 1), ("suffix+draft-model", 3)]
     plain, *_, drafting = report["parts"]
     assert plain["drafting_ms"] == 0 < drafting["drafting_ms"]
     assert all(part["sampling_ms"] > 0 and part["forward_ms"] > 0 for part in report["parts"])

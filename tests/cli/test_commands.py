@@ -135,7 +135,7 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
     arguments = ("bench", "tasks", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
     table = paceline(*arguments)
     assert table.returncode == 0, table.stderr
-    assert table.stdout.startswith("| task | plain | ngram 3 | ngram 7 | draft-model 3 | draft-model 7 | auto |")
+    assert table.stdout.startswith("| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto |")
     report = json.loads(paceline(*arguments, "--json", "--max-tokens", 4).stdout)
     assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 6
     assert report["provenance"]["target"]["name"] == tiny_pair.target.stem

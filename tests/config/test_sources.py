@@ -38,12 +38,20 @@ def test_each_source_overrides_the_one_before(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("none", ()), ("ngram", ("ngram",)), ("ngram, draft-model", ("ngram", "draft-model"))],
+    [("none", ()), ("ngram", ("ngram",)), ("suffix, draft-model", ("suffix", "draft-model"))],
 )
 def test_drafters_are_names_joined_by_commas(text: str, expected: tuple[str, ...], monkeypatch) -> None:
     assert load_settings({"model": "tiny", "drafters": text}).engine.drafters == expected
     monkeypatch.setenv("PACELINE_DRAFTERS", text)
     assert load_settings({"model": "tiny"}).engine.drafters == expected
+
+
+def test_the_suffix_store_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings({"model": "tiny"}).engine.suffix_store_tokens > 0
+    assert load_settings({"model": "tiny", "suffix_store_tokens": 0}).engine.suffix_store_tokens == 0
+    monkeypatch.setenv("PACELINE_SUFFIX_STORE_TOKENS", "-1")
+    with pytest.raises(ConfigError, match="suffix_store_tokens cannot be '-1'"):
+        load_settings({"model": "tiny"})
 
 
 @pytest.mark.parametrize("name", ["draft_vocab_size", "draft_weight_bits"])

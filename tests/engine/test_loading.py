@@ -24,9 +24,9 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("settings", "default_draft", "names"),
     [
-        ({}, None, ("ngram",)),
-        ({}, "small", ("ngram", "draft-model")),
-        ({"draft_model": "mine"}, None, ("ngram", "draft-model")),
+        ({}, None, ("suffix",)),
+        ({}, "small", ("suffix", "draft-model")),
+        ({"draft_model": "mine"}, None, ("suffix", "draft-model")),
         ({"drafters": ("ngram",), "draft_model": "mine"}, "small", ("ngram",)),
         ({"drafters": ()}, "small", ()),
         ({"num_speculative_tokens": 0}, "small", ()),
@@ -91,7 +91,7 @@ def test_an_engine_from_files_answers(tiny_pair):
     engine = Engine(config_of(tiny_pair))
     assert engine.model_name == "target"
     assert engine.draft_model_name == "draft"
-    assert engine.drafter_names == ("ngram", "draft-model")
+    assert engine.drafter_names == ("suffix", "draft-model")
     assert engine.stats().num_blocks == 16
     (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))
     assert len(completion.token_ids) == 20

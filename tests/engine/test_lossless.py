@@ -17,7 +17,7 @@ from paceline.core import (
     SpeculationParams,
 )
 from paceline.models import Model
-from paceline.speculation import DrafterCosts, NgramDrafter, RowTable, StepCosts
+from paceline.speculation import Drafter, DrafterCosts, NgramDrafter, RowTable, StepCosts, SuffixDrafter
 from tests.engine.engine_factory import EngineFactory, answer, request, run, token_ids
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
@@ -71,6 +71,7 @@ class Plain:
     """What plain decoding says to `mixed_requests`, one at a time, and to the same without any end: the future."""
 
     def __init__(self, engines: EngineFactory, sampling: dict[str, object]) -> None:
+        self.sampling = sampling
         self.requests = mixed_requests(sampling)
         self.answers: dict[str, tuple[object, ...]] = {}
         self.futures: dict[tuple[int, ...], list[int]] = {}
@@ -113,9 +114,15 @@ def test_scripted_drafts_change_nothing(engines, plain, drafter_type, window):
         assert stats.num_accepted_tokens > 0
 
 
+def make_suffix_trees() -> Drafter:
+    """Drafts branch, and hopeless nodes stay in them."""
+    return SuffixDrafter(store_size=2000, min_survival=0.01, has_branches=True)
+
+
 @pytest.mark.parametrize("window", [1, 3, 7, 16])
-def test_real_drafters_change_nothing(engines, plain, window):
-    engine = engines.make([NgramDrafter()], window=window, has_draft_model=True, max_batch_size=3)
+@pytest.mark.parametrize("make_drafter", [NgramDrafter, SuffixDrafter, make_suffix_trees])
+def test_real_drafters_change_nothing(engines, plain, make_drafter, window):
+    engine = engines.make([make_drafter()], window=window, has_draft_model=True, max_batch_size=3)
     assert answers_of(engine, plain.requests) == plain.answers
     assert engine.stats().num_accepted_tokens > 0
 
@@ -146,6 +153,29 @@ def test_automatic_mode_with_one_drafter_saves_steps(engines, plain, max_batch_s
     engine = engines.make(has_draft_model=True, window=16, max_batch_size=max_batch_size, costs=COSTS["cheap rows"])
     assert answers_of(engine, plain.requests) == plain.answers
     assert engine.stats().num_accepted_tokens > 20
+
+
+def test_drafts_from_what_others_said_change_nothing(engines, plain):
+    """The store is empty at first, then full of other texts for the same prompts beside these very texts."""
+    engine = engines.make([make_suffix_trees()], window=7, max_batch_size=3)
+    assert answers_of(engine, plain.requests) == plain.answers
+    num_accepted_cold = engine.stats().num_accepted_tokens
+    misleading = {"temperature": 1.2, "seed": 99, "max_tokens": 60, "ignore_eos": True}
+    answers_of(engine, [request(item.request_id, item.prompt_token_ids, **misleading) for item in plain.requests])
+    num_accepted_before = engine.stats().num_accepted_tokens
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert engine.stats().num_accepted_tokens - num_accepted_before > num_accepted_cold
+
+
+def test_preemption_with_suffix_drafts_changes_nothing(engines, plain):
+    engine = engines.make([make_suffix_trees()], window=6, num_blocks=11, context_window_size=176, max_batch_size=4)
+    endless = {**plain.sampling, "max_tokens": 70, "ignore_eos": True}
+    answers = answers_of(engine, [request(str(i), prompt, **endless) for i, prompt in enumerate(plain.futures)])
+    assert [answers[str(i)][0] for i in range(len(answers))] == list(plain.futures.values())
+    stats = engine.stats()
+    assert stats.num_preemptions > 0
+    assert stats.num_draft_tokens > 0
+    assert engine.drafter_names == ("suffix",)
 
 
 def test_right_drafts_save_steps(engines, plain):

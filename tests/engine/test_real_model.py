@@ -31,7 +31,7 @@ REPEATED_TEXTS = (
     "north south east west ",
     "0 1 1 0 1 0 0 1 ",
 )
-BOTH_DRAFTERS = ("ngram", "draft-model")
+ALL_DRAFTERS = ("suffix", "ngram", "draft-model")
 
 _logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def expected(runner: Runner) -> Expected:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("drafter", BOTH_DRAFTERS)
+@pytest.mark.parametrize("drafter", ALL_DRAFTERS)
 def test_speculation_changes_nothing(runner, expected, drafter, sampling):
     result = run_trial(runner, (drafter,), sampling, expected)
     _logger.info(result.summary)
@@ -99,12 +99,12 @@ def test_trees_change_nothing(runner, expected):
     result.check_acceptance(num_classes=4)
 
 
-@pytest.mark.parametrize("num_blocks", [9, 12])
-def test_preemption_changes_nothing(runner, expected, num_blocks):
+@pytest.mark.parametrize(("drafters", "num_blocks"), [(ALL_DRAFTERS, 9), (ALL_DRAFTERS[1:], 9), (ALL_DRAFTERS[1:], 12)])
+def test_preemption_changes_nothing(runner, expected, drafters, num_blocks):
     """Nothing is aborted here, so whoever is preempted answers in full."""
     prompts = sorted(expected.prompts, key=len)[:4]
     full = runner.plain_answers(prompts, num_tokens=32)
-    run = runner.run(BOTH_DRAFTERS, num_blocks=num_blocks, context_window_size=112)
+    run = runner.run(drafters, num_blocks=num_blocks, context_window_size=112)
     for sampling in SAMPLINGS:
         for index, window in enumerate((1, 3, 7, 16)):
             run.add(request(f"{sampling} {index}", prompts[index], sampling, index, full.num_tokens, window))
@@ -115,7 +115,7 @@ def test_preemption_changes_nothing(runner, expected, num_blocks):
 
 
 def test_a_prefix_hit_changes_nothing(runner, expected):
-    run = runner.run(BOTH_DRAFTERS)
+    run = runner.run(ALL_DRAFTERS)
     some = expected.first(8)
     for name in ("cold", "warm"):
         num_hits_before = run.engine.stats().num_prefix_hit_tokens

@@ -51,6 +51,7 @@ REQUEST = Request(
     choice_index=3,
     resumed_token_ids=[9, 8, 7],
     speculation=SpeculationParams(mode=SpeculationMode.OFF, max_window=2),
+    tenant="key-1",
 )
 OUTPUT = Output(
     request_id="chatcmpl-1-0",

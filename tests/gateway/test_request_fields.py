@@ -109,6 +109,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
     [
         ({"colour": 1}, "colour", "unknown_parameter"),
         ({"speculation": {"window": 3}}, "speculation.window", "unknown_parameter"),
+        ({"tenant": "another"}, "tenant", "unknown_parameter"),
         ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
         ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),
         ({"functions": [{"name": "f"}]}, "functions", "unsupported_value"),

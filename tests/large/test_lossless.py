@@ -58,7 +58,7 @@ def workload_prompts(pair: LoadedPair) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("drafter", ["ngram", "draft-model"])
+@pytest.mark.parametrize("drafter", ["suffix", "ngram", "draft-model"])
 def test_speculation_changes_nothing(pair, drafter, sampling):
     result = run_trial(pair.runner, (drafter,), sampling, pair.expected)
     _logger.info(result.summary)
@@ -68,7 +68,7 @@ def test_speculation_changes_nothing(pair, drafter, sampling):
 
 
 def test_preemption_changes_nothing(pair):
-    run = pair.runner.run(("ngram", "draft-model"), num_blocks=NUM_FEW_BLOCKS)
+    run = pair.runner.run(("suffix", "ngram", "draft-model"), num_blocks=NUM_FEW_BLOCKS)
     result = Trial(run, "sampled", pair.expected, "few blocks").live()
     stats = run.engine.stats()
     hits = stats.num_prefix_hit_tokens

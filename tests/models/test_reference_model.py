@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from paceline.checkpoint import GgufFile
-from paceline.core import Batch
-from paceline.models.reference import ActivationRounding, ReferenceModel, round_activations
+from paceline.core import ActivationRounding, Batch
+from paceline.models.reference import ReferenceModel, round_activations
 from tests.support.tiny_gguf import ARCHITECTURES, write_tiny_gguf
 
 TOKENS = [(37 * i + 5) % 300 for i in range(60)]
@@ -101,13 +101,16 @@ def test_kv_moves_and_restores(tmp_path):
     assert (model.kv.num_blocks, model.kv.read_block(0).any()) == (2, False)
 
 
-def test_rounding_keeps_at_most_half_a_step_and_block_maxima():
+@pytest.mark.parametrize(
+    ("rounding", "limit"), [(ActivationRounding.FIFTEEN_BITS, 16256), (ActivationRounding.EIGHT_BITS, 127)]
+)
+def test_rounding_keeps_at_most_half_a_step_and_block_maxima(rounding, limit):
     rows = np.random.default_rng(0).standard_normal((3, 300)).astype(np.float32)
     rows[1, :256] = 0
-    rounded = round_activations(rows)
+    rounded = round_activations(rows, rounding)
     for block in (slice(0, 256), slice(256, 300)):
         largest = np.abs(rows[:, block]).max(axis=1, keepdims=True)
-        assert np.all(np.abs(rounded[:, block] - rows[:, block]) <= largest / 16256 * 0.501)
+        assert np.all(np.abs(rounded[:, block] - rows[:, block]) <= largest / limit * 0.501)
         np.testing.assert_allclose(np.abs(rounded[:, block]).max(axis=1, keepdims=True), largest, rtol=1e-6)
 
 

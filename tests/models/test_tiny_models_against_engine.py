@@ -13,8 +13,9 @@ import dataclasses
 import pytest
 
 from paceline.checkpoint import GgufFile
+from paceline.core import ActivationRounding
 from paceline.models import NativeModel, ThreadPool, read_model_config
-from paceline.models.reference import ActivationRounding, ReferenceModel
+from paceline.models.reference import ReferenceModel
 from tests.support.independent_engine import IndependentEngine, compare
 from tests.support.random_weights import WEIGHT_TYPES
 from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paceline import _native
 from tests.native.gguf_blocks import RawTensor
 
 Float32Array = npt.NDArray[np.float32]
@@ -36,19 +37,24 @@ class DecodedWeights:
 
 @dataclass(frozen=True)
 class RoundedActivations:
-    """`integers` [rows, inputs] of 15 bits and float32 `scales` [rows, super-blocks]; integer = 128 * high + low."""
+    """`integers` [rows, inputs] and float32 `scales` [rows, super-blocks]; integer = 128 * high + low.
+
+    `has_high` [rows, super-blocks]: whether the high plane is used.
+    """
 
     integers: IntArray
     scales: Float32Array
+    has_high: npt.NDArray[np.bool_]
 
     @property
     def high(self) -> IntArray:
         """The upper plane, -127..127."""
-        return (self.integers + 64) >> 7
+        used = self.has_high.repeat(256, axis=1)[:, : self.integers.shape[1]]
+        return np.where(used, (self.integers + 64) >> 7, 0)
 
     @property
     def low(self) -> IntArray:
-        """The lower plane, -64..63."""
+        """The lower plane, -64..63, or all of the integer where there is no upper one."""
         return self.integers - 128 * self.high
 
 
@@ -58,20 +64,38 @@ def fma(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
     return wide.astype(np.float32)
 
 
-def round_activations(rows: Float32Array) -> RoundedActivations:
+def _mean_magnitude(part: Float32Array) -> Float32Array:
+    """Sixteen lanes add up every sixteenth magnitude, then fold in halves."""
+    lanes = np.zeros((len(part), 16), np.float32)
+    for start in range(0, part.shape[1], 16):
+        lanes = np.abs(part[:, start : start + 16]) + lanes
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    mean: Float32Array = lanes[:, 0] / np.float32(part.shape[1])
+    return mean
+
+
+def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) -> RoundedActivations:
     """The rounding rule: one scale for 256 inputs."""
+    num_blocks = -(-rows.shape[1] // 256)
     integers = np.zeros(rows.shape, np.int64)
-    scales = np.zeros((len(rows), -(-rows.shape[1] // 256)), np.float32)
-    for block in range(scales.shape[1]):
+    scales = np.zeros((len(rows), num_blocks), np.float32)
+    has_high = np.ones((len(rows), num_blocks), np.bool_)
+    for block in range(num_blocks):
         part = rows[:, 256 * block : 256 * (block + 1)]
-        largest = np.abs(part).max(axis=1)
+        usual, limit = np.abs(part).max(axis=1), np.float32(16256)
         with np.errstate(divide="ignore", over="ignore"):
-            inverse = np.float32(16256) / largest
+            if rounding is _native.ActivationRounding.EIGHT_BITS:
+                bound, limit = np.float32(32) * _mean_magnitude(part), np.float32(127)
+                has_high[:, block] = bound < usual
+                usual = np.minimum(usual, bound)
+            inverse = limit / usual
         usable = np.isfinite(inverse)
         factors = np.where(usable, inverse, np.float32(0))[:, None]
-        scales[:, block] = np.where(usable, largest / np.float32(16256), 0)
+        scales[:, block] = np.where(usable, usual / limit, 0)
         integers[:, 256 * block : 256 * (block + 1)] = np.rint(part * factors).astype(np.int64)
-    return RoundedActivations(integers, scales)
+    return RoundedActivations(integers, scales, has_high)
 
 
 def contract_gemm(weights: DecodedWeights, activations: RoundedActivations) -> Float32Array:

@@ -19,6 +19,8 @@ from tests.native.gguf_blocks import (
 )
 
 kernels = _native.kernels
+Rounding = _native.ActivationRounding
+ROUNDINGS = (Rounding.EIGHT_BITS, Rounding.FIFTEEN_BITS)
 INSTRUCTION_SETS = tuple(_native.instruction_sets())
 FAST_SET = INSTRUCTION_SETS[-1]
 Float32Array = npt.NDArray[np.float32]
@@ -28,38 +30,43 @@ def pack(tensor: RawTensor) -> kernels.PackedMatrix:
     return kernels.pack(tensor.type_id, tensor.data.reshape(-1), tensor.outputs, tensor.inputs)
 
 
-def gemm(instruction_set: str, tensor: RawTensor, rows: Float32Array) -> Float32Array:
+def gemm(
+    instruction_set: str, tensor: RawTensor, rows: Float32Array, rounding: Rounding = Rounding.EIGHT_BITS
+) -> Float32Array:
     packed = pack(tensor)
-    return kernels.gemm(instruction_set, packed, rows, 0, packed.column_blocks)
+    return kernels.gemm(instruction_set, packed, rows, 0, packed.column_blocks, rounding)
 
 
 def random_rows(rng: np.random.Generator, num_rows: int, inputs: int) -> Float32Array:
-    """Rows whose size differs from super-block to super-block, with some zeros."""
+    """Rows whose size differs from super-block to super-block, with some zeros and here and there an outlier."""
     sizes = np.exp(rng.normal(0, 2, (num_rows, -(-inputs // 256)))).repeat(256, axis=1)[:, :inputs]
     rows = rng.standard_normal((num_rows, inputs)) * sizes
-    return np.where(rng.random(rows.shape) < 0.05, 0, rows).astype(np.float32)
+    rows = np.where(rng.random(rows.shape) < 0.05, 0, rows)
+    return np.where(rng.random(rows.shape) < 0.001, 200 * sizes, rows).astype(np.float32)
 
 
 def assert_same_bits(actual: Float32Array, expected: Float32Array) -> None:
     np.testing.assert_array_equal(actual.view(np.uint32), expected.view(np.uint32))
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("outputs", [1, 15, 16, 17, 40])
 @pytest.mark.parametrize("weight_type", ALL_TYPES)
-def test_instruction_sets_give_equal_bits(weight_type: str, outputs: int) -> None:
+def test_instruction_sets_give_equal_bits(weight_type: str, outputs: int, rounding: Rounding) -> None:
     rng = np.random.default_rng(outputs)
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, outputs, inputs)
         rows = random_rows(rng, 5, inputs)
-        oracle = gemm("scalar", tensor, rows)
+        oracle = gemm("scalar", tensor, rows, rounding)
         assert np.isfinite(oracle).all()
         for instruction_set in INSTRUCTION_SETS:
-            assert_same_bits(gemm(instruction_set, tensor, rows), oracle)
+            assert_same_bits(gemm(instruction_set, tensor, rows, rounding), oracle)
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("byte", [0x00, 0x0F, 0x80, 0x7F, 0xFF])
 @pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
-def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int) -> None:
+def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int, rounding: Rounding) -> None:
     inputs = allowed_inputs(weight_type)[-1]
     rows = np.full((4, inputs), 3.0, np.float32)
     rows[1] = -3.0
@@ -67,26 +74,29 @@ def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int)
     rows[3] = 0.0
     for half in (0.0, 2.0**-24, -1.5, 6.0e-5, 1000.0):
         tensor = filled_tensor(weight_type, 17, inputs, byte, half)
-        oracle = gemm("scalar", tensor, rows)
+        oracle = gemm("scalar", tensor, rows, rounding)
         expected = rows.astype(np.float64) @ tensor.dequantized().T.astype(np.float64)
         magnitude = np.abs(rows).astype(np.float64) @ np.abs(tensor.dequantized()).T.astype(np.float64)
         assert (np.abs(oracle - expected) <= 1e-4 * magnitude).all()
         assert (oracle[3] == 0).all()
         for instruction_set in INSTRUCTION_SETS:
-            assert_same_bits(gemm(instruction_set, tensor, rows), oracle)
+            assert_same_bits(gemm(instruction_set, tensor, rows, rounding), oracle)
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 @pytest.mark.parametrize("weight_type", ALL_TYPES)
-def test_a_rows_bits_do_not_depend_on_the_number_of_rows(weight_type: str, instruction_set: str) -> None:
+def test_a_rows_bits_do_not_depend_on_the_number_of_rows(
+    weight_type: str, instruction_set: str, rounding: Rounding
+) -> None:
     rng = np.random.default_rng(3)
     inputs = allowed_inputs(weight_type)[1]
     packed = pack(random_tensor(rng, weight_type, 24, inputs))
     rows = random_rows(rng, 70, inputs)
-    alone = np.concatenate([kernels.gemm(instruction_set, packed, row[None], 0, 2) for row in rows])
+    alone = np.concatenate([kernels.gemm(instruction_set, packed, row[None], 0, 2, rounding) for row in rows])
     for num_rows in (*range(1, 34), 47, 48, 64, 70):
-        assert_same_bits(kernels.gemm(instruction_set, packed, rows[:num_rows], 0, 2), alone[:num_rows])
-        assert_same_bits(kernels.gemm(instruction_set, packed, rows[-num_rows:], 0, 2), alone[-num_rows:])
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows[:num_rows], 0, 2, rounding), alone[:num_rows])
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows[-num_rows:], 0, 2, rounding), alone[-num_rows:])
 
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
@@ -105,28 +115,30 @@ def test_column_ranges_write_their_own_columns_and_the_same_bits(weight_type: st
             assert (np.delete(part, np.arange(77)[columns], axis=1) == 0).all()
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
-def test_many_column_blocks_and_rows_give_the_bits_of_one_row(weight_type: str) -> None:
+def test_many_column_blocks_and_rows_give_the_bits_of_one_row(weight_type: str, rounding: Rounding) -> None:
     rng = np.random.default_rng(9)
     inputs = allowed_inputs(weight_type)[-1]
     packed = pack(random_tensor(rng, weight_type, 16 * 19 + 5, inputs))
     rows = random_rows(rng, 37, inputs)
-    alone = np.concatenate([kernels.gemm("scalar", packed, row[None], 0, 20) for row in rows])
+    alone = np.concatenate([kernels.gemm("scalar", packed, row[None], 0, 20, rounding) for row in rows])
     for instruction_set in INSTRUCTION_SETS:
-        assert_same_bits(kernels.gemm(instruction_set, packed, rows, 0, 20), alone)
+        assert_same_bits(kernels.gemm(instruction_set, packed, rows, 0, 20, rounding), alone)
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("weight_type", QUANTIZED_TYPES)
-def test_products_equal_those_of_the_dequantized_weights(weight_type: str) -> None:
+def test_products_equal_those_of_the_dequantized_weights(weight_type: str, rounding: Rounding) -> None:
     rng = np.random.default_rng(5)
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 40, inputs)
         rows = random_rows(rng, 9, inputs)
-        activations = round_activations(rows)
+        activations = round_activations(rows, rounding)
         rounded = activations.integers * activations.scales.astype(np.float64).repeat(256, axis=1)[:, :inputs]
         weights = tensor.dequantized().astype(np.float64)
         magnitude = np.abs(rounded) @ np.abs(weights).T
-        error = np.abs(gemm(FAST_SET, tensor, rows) - rounded @ weights.T)
+        error = np.abs(gemm(FAST_SET, tensor, rows, rounding) - rounded @ weights.T)
         assert (error <= 1e-5 * magnitude).all()
         assert (magnitude > 0).any()
 
@@ -142,15 +154,16 @@ def test_float_weights_are_used_as_they_are(weight_type: str) -> None:
         assert (error <= 1e-6 * inputs**0.5 * (np.abs(rows) @ np.abs(weights).T)).all()
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 @pytest.mark.parametrize("weight_type", ["Q4_K", "Q5_1", "Q6_K"])
-def test_results_are_those_of_the_written_contract(weight_type: str, instruction_set: str) -> None:
+def test_results_are_those_of_the_written_contract(weight_type: str, instruction_set: str, rounding: Rounding) -> None:
     rng = np.random.default_rng(7)
     for inputs in allowed_inputs(weight_type):
         tensor = random_tensor(rng, weight_type, 33, inputs)
         rows = random_rows(rng, 6, inputs)
-        expected = contract_gemm(decode(tensor), round_activations(rows))
-        assert_same_bits(gemm(instruction_set, tensor, rows), expected)
+        expected = contract_gemm(decode(tensor), round_activations(rows, rounding))
+        assert_same_bits(gemm(instruction_set, tensor, rows, rounding), expected)
 
 
 def test_misfits_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Rounding of activations to 15 bits in two planes: the written rule, the same on every instruction set."""
+"""Rounding of activations to planes of int8: the written rule, the same on every instruction set."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from paceline import _native
 from tests.native.gemm_contract import round_activations
 
 kernels = _native.kernels
+Rounding = _native.ActivationRounding
+LARGEST_INTEGERS = {Rounding.EIGHT_BITS: 127, Rounding.FIFTEEN_BITS: 16256}
 INSTRUCTION_SETS = tuple(_native.instruction_sets())
 
 
@@ -31,28 +33,46 @@ def hard_rows(inputs: int) -> np.ndarray:
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 @pytest.mark.parametrize("inputs", [32, 96, 256, 576, 896, 1536])
-def test_rounding_is_the_written_rule(instruction_set: str, inputs: int) -> None:
+@pytest.mark.parametrize("rounding", LARGEST_INTEGERS)
+def test_rounding_is_the_written_rule(instruction_set: str, inputs: int, rounding: Rounding) -> None:
     rows = hard_rows(inputs)
-    planes, scales, sums, totals = kernels.quantize(instruction_set, rows)
-    expected = round_activations(rows)
+    planes, scales, sums, totals = kernels.quantize(instruction_set, rows, rounding)
+    expected = round_activations(rows, rounding)
     blocks = len(expected.scales[0])
     np.testing.assert_array_equal(scales.view(np.uint32), expected.scales.view(np.uint32))
-    assert np.abs(expected.integers).max() == 16256
-    for plane, values in enumerate((expected.high, expected.low)):
+    assert set(np.abs(expected.integers[8])) == {LARGEST_INTEGERS[rounding]}
+    for plane, values in enumerate((expected.low, expected.high)):
         padded = np.zeros((len(rows), 256 * blocks), np.int64)
         padded[:, :inputs] = values
         padded = padded.reshape(len(rows), blocks, 256)
         np.testing.assert_array_equal(planes[:, :, plane], padded)
         np.testing.assert_array_equal(sums[:, :, plane], padded.reshape(len(rows), blocks, 16, 16).sum(axis=3))
         np.testing.assert_array_equal(totals[:, :, plane], padded.reshape(len(rows), blocks, 8, 32).sum(axis=3))
-    np.testing.assert_array_equal(totals[:, :, 2], 128 * totals[:, :, 0] + totals[:, :, 1])
+    np.testing.assert_array_equal(totals[:, :, 2], totals[:, :, 0] + 128 * totals[:, :, 1])
 
 
+def test_an_outlier_does_not_coarsen_the_rest_of_its_block() -> None:
+    rows = np.random.default_rng(3).standard_normal((2, 512)).astype(np.float32)
+    largest = np.abs(rows[0, :256]).max()
+    rows[1, 7] = 1000.0
+    planes, scales, _, _ = kernels.quantize("scalar", rows, Rounding.EIGHT_BITS)
+    assert scales[0, 0] == largest / np.float32(127)
+    assert scales[1, 0] == pytest.approx(32 * np.abs(rows[1, :256]).mean() / 127, rel=1e-5)
+    assert scales[1, 0] < 0.2 * 1000 / 127
+    assert not planes[0, :, 1].any()
+    assert planes[1, 0, 1].any()
+    assert not planes[1, 1, 1].any()
+    outlier = int(planes[1, 0, 0, 7]) + 128 * int(planes[1, 0, 1, 7])
+    assert outlier * scales[1, 0] == pytest.approx(1000.0, abs=float(scales[1, 0]))
+
+
+@pytest.mark.parametrize("rounding", LARGEST_INTEGERS)
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
-def test_rounding_is_close(instruction_set: str) -> None:
+def test_rounding_is_close(instruction_set: str, rounding: Rounding) -> None:
     rows = np.random.default_rng(1).standard_normal((4, 640)).astype(np.float32)
-    planes, scales, _, _ = kernels.quantize(instruction_set, rows)
-    values = (128 * planes[:, :, 0].astype(np.int64) + planes[:, :, 1]).reshape(4, -1)[:, :640]
+    rows[2, 70] = 80.0
+    planes, scales, _, _ = kernels.quantize(instruction_set, rows, rounding)
+    values = (planes[:, :, 0] + 128 * planes[:, :, 1].astype(np.int64)).reshape(4, -1)[:, :640]
     steps = scales.repeat(256, axis=1)[:, :640]
     assert (np.abs(values * steps - rows) <= 0.501 * steps).all()
 

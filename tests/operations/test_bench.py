@@ -30,7 +30,7 @@ def measurements(bench: Bench) -> list[Measurement]:
 
 
 def test_each_task_runs_under_each_mode_with_the_same_text(measurements: list[Measurement]) -> None:
-    modes = ["plain", "ngram 3", "ngram 7", "draft-model 3", "draft-model 7", "auto"]
+    modes = ["plain", "suffix 3", "suffix 7", "draft-model 3", "draft-model 7", "auto"]
     assert [(m.task_id, m.mode) for m in measurements] == [(task.id, mode) for task in TASKS for mode in modes]
     assert all(m.is_text_equal for m in measurements)
     assert [m.num_tokens for m in measurements] == [10] * 12 + [1] * 6
@@ -53,7 +53,7 @@ def test_summaries_add_up(measurements: list[Measurement]) -> None:
 
 def test_the_table_has_a_row_a_kind_and_a_column_a_mode(measurements: list[Measurement]) -> None:
     lines = markdown_table(summarize(measurements)).splitlines()
-    assert lines[0] == "| task | plain | ngram 3 | ngram 7 | draft-model 3 | draft-model 7 | auto |"
+    assert lines[0] == "| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto |"
     assert [line.split(" |")[0] for line in lines[2:]] == ["| copy", "| talk", "| **all**"]
 
 

@@ -36,7 +36,7 @@ def trace(recorder: Recorder) -> Trace:
 def test_a_trace_holds_the_plain_text_and_a_proposal_for_each_position(recorder: Recorder, trace: Trace) -> None:
     [prompt] = trace.prompts  # an answer of one token has no position
     assert (prompt.prompt_id, prompt.task, len(prompt.token_ids)) == ("copy-1", "copy", 40)
-    assert {name: len(proposals) for name, proposals in prompt.proposals.items()} == {"ngram": 39, "draft-model": 39}
+    assert {name: len(proposals) for name, proposals in prompt.proposals.items()} == {"suffix": 39, "draft-model": 39}
     assert trace.made_drafters == ["draft-model"]
     assert trace.costs.target.rows[0] == 1
     engine = Engine.from_parts(recorder.config, build_parts(recorder.pair, recorder.config, (), 32))

@@ -21,7 +21,7 @@ from paceline.operations.verify_plan import (
 )
 from tests.operations.faulty_model import make_faulty
 
-DRAFTERS = ("ngram", "draft-model")
+DRAFTERS = ("suffix", "draft-model", "ngram")
 
 
 def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) -> VerificationPlan:
@@ -134,7 +134,7 @@ def test_the_full_plan_has_every_window_batch_size_thread_count_and_instruction_
     assert {item.machine for item in plan.machines} == {
         Machine(instruction_set, threads) for instruction_set in ("scalar", "avx2", "avx512") for threads in (1, 2)
     }
-    for group in (("ngram",), ("draft-model",), DRAFTERS):
+    for group in (*((drafter,) for drafter in DRAFTERS), DRAFTERS):
         fixed = (setting for setting in settings if setting.costs is None)
         assert tuple(setting.window for setting in fixed if setting.drafters == group) == ALL_WINDOWS
     assert [setting.drafters for setting in settings if setting.costs is not None] == [DRAFTERS] * 3

@@ -1,34 +1,44 @@
-// The left side of a GEMM: rows of activations rounded to 15 bits, in two planes of int8.
+// The left side of a GEMM: rows of activations rounded to integers of one or two planes of int8.
 #pragma once
 
 #include <cstdint>
 
 namespace paceline {
 
-constexpr int64_t kActivationPlane = 256;                      // values of a plane: one super-block
-constexpr int64_t kActivationSegment = 2 * kActivationPlane;   // bytes of a row in a super-block
-constexpr int64_t kActivationTile = 16;                        // kernels may read whole tiles of rows
+constexpr int64_t kActivationPlane = 256;  // values of a plane: one super-block
+constexpr int64_t kActivationTile = 32;    // kernels may read whole tiles of rows
+
+enum class ActivationRounding {
+  kEightBits,    // and up to 15 for outliers
+  kFifteenBits,
+};
 
 // Sums of a row's rounded activations over one super-block: what zero points and minima multiply.
 struct ActivationSums {
-  int16_t sixteens[2][16];  // [plane] of 16 inputs each
-  int16_t groups[2][8];     // [plane] of 32 inputs each
-  int32_t totals[8];        // 128 * high + low, of 32 inputs each
+  int16_t sixteens[2][16];  // [low, high] of 16 inputs each
+  int16_t groups[2][8];     // [low, high] of 32 inputs each
+  int32_t totals[8];        // of the integers, 32 inputs each
 };
 
-// Rounded rows: x is about scale * (128 * high + low), by the rule in native/quant/layouts.hpp. Everything is ordered by
-// super-block first, so that a pass over many rows reads one super-block's part of all of them at once.
+// Rounded rows: x is about scale * integer, by the rule in native/quant/layouts.hpp. Everything is ordered by super-block
+// first, so that a pass over many rows reads one super-block's part of all of them at once.
 struct QuantizedRows {
   int64_t inputs = 0;
-  int64_t row_capacity = 0;        // a multiple of kActivationTile; rows beyond those written may be read, but never count
-  int8_t* planes = nullptr;        // [super-blocks][row_capacity][high, low][256], aligned to 64 bytes
+  ActivationRounding rounding = ActivationRounding::kEightBits;
+  int64_t row_capacity = 0;  // by activation_row_capacity; rows beyond those written may be read, but never count
+  // integer = 128 * high + low: [low, high], each [super-blocks][row_capacity][256], aligned to 64 bytes
+  int8_t* planes[2] = {};
   float* scales = nullptr;         // [super-blocks][row_capacity]
   ActivationSums* sums = nullptr;  // [super-blocks][row_capacity]
+  uint8_t* has_high = nullptr;     // [super-blocks][row_capacity]: 0 where the high plane is all zero, and need not be read
 
   int64_t num_super_blocks() const { return (inputs + kActivationPlane - 1) / kActivationPlane; }
 };
 
+// A few rows lie close together, so that super-blocks of one spread over the whole first-level cache.
 inline int64_t activation_row_capacity(int64_t num_rows) {
+  if (num_rows <= kActivationTile / 4) return num_rows;
+  if (num_rows <= kActivationTile / 2) return kActivationTile / 2;
   return (num_rows + kActivationTile - 1) / kActivationTile * kActivationTile;
 }
 

@@ -27,7 +27,7 @@ struct PackedMatrix {
   int64_t block_bytes = 0;    // bytes of one column block over all inputs
   AlignedBuffer data;         // [column_blocks][block_bytes]
 
-  // Activations are rounded to 15 bits for quantized weights and used as floats for float weights.
+  // Activations are rounded to integers for quantized weights and used as floats for float weights.
   bool is_quantized() const {
     return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
   }

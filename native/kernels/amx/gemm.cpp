@@ -1,4 +1,4 @@
-// GEMM with AMX tiles: 16 columns by both planes of 8 rows by 64 inputs in one instruction, int8 to int32.
+// GEMM with AMX tiles: 16 columns by 16 rows by 64 inputs in one instruction, int8 to int32.
 //
 // Types with integer scales only, since their sums stay integers over a whole super-block; and from a few rows on, since
 // below that memory sets the pace and unpacking to tiles costs more than it saves.
@@ -11,23 +11,26 @@
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 6;  // from here on tiles are faster
-constexpr int kTileRows = 16;
-constexpr int kHalfRows = 8;
+constexpr int64_t kFirstTileRows = 9;  // from here on tiles are faster
+constexpr int kHalfRows = 16;
+constexpr int kTileRows = 2 * kHalfRows;
 constexpr int kTileInputs = 64;
 constexpr int kTileSteps = 4;  // of a super-block
 constexpr int kTileBytes = 1024;
-constexpr int kProducts = kTileRows * static_cast<int>(kColumnBlock);
+constexpr int kProducts = kHalfRows * static_cast<int>(kColumnBlock);
 
-// A tile of activations is 8 rows: the high plane of the first, its low plane, the high plane of the second, and so on. Tiles 0
-// and 1 are the sums of rows 0..7 with the high and low planes of weights, 2 and 3 those of rows 8..15; tiles 4 and 5 are
-// activations of both halves, 6 and 7 weights (high, low). With up to 8 rows the second half is not used.
+// Up to 32 rows are multiplied at once, in two halves. Tiles 0 and 1 are the sums of rows 0..15 with the high and low planes of
+// weights, 2 and 3 those of rows 16..31; tiles 4 and 5 are activations of both halves, 6 and 7 weights (high, low). With up to 16
+// rows the second half is not used.
 inline TileConfig tile_config(int64_t num_rows) {
+  const auto at_most_half = [](int64_t rows) { return static_cast<uint8_t>(rows < kHalfRows ? rows : kHalfRows); };
+  const uint8_t first = at_most_half(num_rows);
+  const uint8_t second = num_rows > kHalfRows ? at_most_half(num_rows - kHalfRows) : first;
+  const uint8_t rows[8] = {first, first, second, second, first, second, kTileInputs / 4, kTileInputs / 4};
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
-    const int64_t rows = tile < 6 ? 2 * (num_rows < kHalfRows ? num_rows : kHalfRows) : kTileInputs / 4;
     config.row_bytes[tile] = kRegisterBytes;
-    config.rows[tile] = static_cast<uint8_t>(rows);
+    config.rows[tile] = rows[tile];
   }
   return config;
 }
@@ -44,25 +47,24 @@ class TileSession {
   ~TileSession() { _tile_release(); }
 };
 
-// Sums of a tile of rows over a super-block.
+// Sums of a tile of rows over a super-block, of one plane of activations.
 struct alignas(64) TileSums {
-  int32_t products[2][2][kProducts];  // [half][high, low weights][8 rows][high, low activations][16]
+  int32_t products[2][2][kProducts];  // [half][high, low weights][16 rows][16]
 
-  I32x16 load(int activations, int weights, int row) const {
-    const int32_t* half = products[row / kHalfRows][weights];
-    return {_mm512_load_si512(half + (2 * (row % kHalfRows) + activations) * kColumnBlock)};
+  I32x16 load(int weights, int row) const {
+    return {_mm512_load_si512(products[row / kHalfRows][weights] + row % kHalfRows * kColumnBlock)};
   }
 };
 
 // GCC's tile intrinsics do not say which memory they read.
 inline void finish_memory_writes() { __asm__ volatile("" : : : "memory"); }
 
-// Multiplies a tile of rows by a super-block, in kTileSteps steps. A step's products take dozens of cycles of waiting, in which
-// other_work(step) is done.
-template <bool is_signed, int kHalves, class OtherWork>
+// Multiplies one plane of a tile of rows by a super-block, in kTileSteps steps. Products take dozens of cycles of waiting, in
+// which other work is done: a part after each step, and the rest before the sums are stored.
+template <bool is_signed, int kHalves, class WorkAfterStep, class WorkAfterAll>
 inline __attribute__((always_inline)) void multiply_tile(const int8_t* activations, const uint8_t* weights, TileSums& sums,
-                                                         OtherWork other_work) {
-  constexpr int64_t kHalf = kHalfRows * kActivationSegment;
+                                                         WorkAfterStep work_after_step, WorkAfterAll work_after_all) {
+  constexpr int64_t kHalf = kHalfRows * kActivationPlane;
   finish_memory_writes();
   _tile_zero(0);
   _tile_zero(1);
@@ -90,8 +92,9 @@ inline __attribute__((always_inline)) void multiply_tile(const int8_t* activatio
         _tile_dpbsud(3, 5, 7);
       }
     }
-    other_work(step);
+    work_after_step(step);
   }
+  work_after_all();
   _tile_stored(0, sums.products[0][0], kRegisterBytes);
   _tile_stored(1, sums.products[0][1], kRegisterBytes);
   if constexpr (kHalves == 2) {
@@ -123,7 +126,7 @@ class TileStrip {
       for (int64_t row = 0; row < num_rows_; row += kTileRows) add_tile(item, row, next, has_next && row == 0);
       item = next;
     }
-    finish(pending_[1 - turn_], sums_[1 - turn_], 0, kTileSteps);
+    finish(pending_[1 - turn_], sums_[1 - turn_]);
   }
 
  private:
@@ -140,6 +143,7 @@ class TileStrip {
     const float* row_scales = nullptr;
     float* totals = nullptr;
     int count = 0;
+    bool has_high = false;
   };
 
   // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
@@ -154,42 +158,55 @@ class TileStrip {
   inline __attribute__((always_inline)) void add_tile(const Item& item, int64_t row, const Item& next, bool splits_next) {
     const TileRows rows(rows_, item.super_block, row);
     const Pending done = pending_[1 - turn_];
-    const TileSums& done_sums = sums_[1 - turn_];
+    const TileSums (&done_sums)[2] = sums_[1 - turn_];
     const int count = static_cast<int>(num_rows_ - row < kTileRows ? num_rows_ - row : kTileRows);
     // The tile after this one; the last one asks for its own rows again.
-    const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes + kTileRows * kActivationSegment
-                                                          : TileRows(rows_, next.super_block, 0).planes;
-    pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count};
-    multiply_tile<ScaledPlanes<type>::kIsSigned, kHalves>(rows.planes, item.planes, sums_[turn_], [&](int step) {
+    const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes[0] + kTileRows * kActivationPlane
+                                                          : TileRows(rows_, next.super_block, 0).planes[0];
+    const bool has_high = rows.have_high(count);
+    pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count, has_high};
+    constexpr bool kIsSigned = ScaledPlanes<type>::kIsSigned;
+    const auto prepare_next = [&](int step) {
       if (splits_next) {
         split_groups<type>(next.block.integers, next.block.scales, 2 * step, 2 * step + 2, next.planes);
       }
-      finish(done, done_sums, step, step + 1);
       if (num_rows_ > kTileRows) prefetch_step(next_rows + step * kTileInputs);
-    });
+    };
+    multiply_tile<kIsSigned, kHalves>(rows.planes[0], item.planes, sums_[turn_][0], prepare_next,
+                                      [&] { finish(done, done_sums); });
+    if (has_high) {
+      multiply_tile<kIsSigned, kHalves>(rows.planes[1], item.planes, sums_[turn_][1], [](int) {}, [] {});
+    }
     turn_ = 1 - turn_;
   }
 
   // Asks for what a step of a tile will read. (Few rows are in the first-level cache anyway.)
   static inline void prefetch_step(const int8_t* rows) {
     PACELINE_UNROLL
-    for (int row = 0; row < kTileRows; ++row) {
-      __builtin_prefetch(rows + row * kActivationSegment);
-      __builtin_prefetch(rows + row * kActivationSegment + kActivationPlane);
+    for (int row = 0; row < kTileRows; ++row) __builtin_prefetch(rows + row * kActivationPlane);
+  }
+
+  // Adds a tile's sums to its totals.
+  static inline __attribute__((always_inline)) void finish(const Pending& done, const TileSums (&sums)[2]) {
+    if (done.has_high) {
+      finish_planes<2>(done, sums);
+    } else {
+      finish_planes<1>(done, sums);
     }
   }
 
-  // Adds the rows of steps [first_step, last_step) to their totals.
-  static inline __attribute__((always_inline)) void finish(const Pending& done, const TileSums& sums, int first_step,
-                                                           int last_step) {
+  template <int kPlanes>
+  static inline __attribute__((always_inline)) void finish_planes(const Pending& done, const TileSums (&sums)[2]) {
     constexpr int kShift = ScaledPlanes<type>::kShift;
     const BlockFinish<type, true> finish{ScaleReader<Layout<type>::kScales>(done.scales, 8)};
-    const int last = done.count * last_step / kTileSteps;
-    for (int row = done.count * first_step / kTileSteps; row < last; ++row) {
-      const I32x16 high = add_int(shift_left<kShift>(sums.load(0, 0, row)), sums.load(0, 1, row));
-      const I32x16 low = add_int(shift_left<kShift>(sums.load(1, 0, row)), sums.load(1, 1, row));
+    for (int row = 0; row < done.count; ++row) {
+      I32x16 of_planes[kPlanes];
+      PACELINE_UNROLL
+      for (int plane = 0; plane < kPlanes; ++plane) {
+        of_planes[plane] = add_int(shift_left<kShift>(sums[plane].load(0, row)), sums[plane].load(1, row));
+      }
       float* total = done.totals + row * kColumnBlock;
-      store(total, finish.add(load(total), high, low, done.row_sums[row], done.row_scales[row]));
+      store(total, finish.add(load(total), of_planes, done.row_sums[row], done.row_scales[row]));
     }
   }
 
@@ -200,7 +217,7 @@ class TileStrip {
   int64_t first_ = 0;
   int64_t num_blocks_ = 0;
   int turn_ = 0;  // which of the two sums is written next
-  TileSums sums_[2];
+  TileSums sums_[2][2];  // [turn][low, high activations]
   Pending pending_[2];
 };
 

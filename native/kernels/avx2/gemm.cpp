@@ -4,13 +4,13 @@
 
 namespace paceline::avx2 {
 
-// Both planes' chains of one row are what sixteen registers hold.
+// Two chains of dot products are what sixteen registers hold.
 constexpr int kMaxTileRows = 8;
-constexpr int kInterleavedRows = 1;
+constexpr int kChains = 2;
 
 void fill_gemm_kernels(KernelTable& table) {
   table.quantize_row = quantize_row;
-  table.gemm_quantized = gemm_quantized<kMaxTileRows, kInterleavedRows>;
+  table.gemm_quantized = gemm_quantized<kMaxTileRows, kChains>;
   table.gemm_float = gemm_float<kMaxTileRows>;
 }
 

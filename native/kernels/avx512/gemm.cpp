@@ -5,13 +5,13 @@
 
 namespace paceline::avx512 {
 
-// Two sums for each of 8 rows, 8 registers of weights and four chains of dot products fill the 32 registers.
+// Up to two sums for each of 8 rows, 8 registers of weights and four chains of dot products fill the 32 registers.
 constexpr int kMaxTileRows = 8;
-constexpr int kInterleavedRows = 2;
+constexpr int kChains = 4;
 
 void multiply_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                         int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
-  gemm_quantized<kMaxTileRows, kInterleavedRows>(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
+  gemm_quantized<kMaxTileRows, kChains>(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
 }
 
 void fill_gemm_kernels(KernelTable& table) {

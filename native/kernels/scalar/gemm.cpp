@@ -6,11 +6,11 @@ namespace paceline::scalar {
 
 // One row at a time is as fast as any tile here, and the plainest.
 constexpr int kMaxTileRows = 1;
-constexpr int kInterleavedRows = 1;
+constexpr int kChains = 1;
 
 void fill_gemm_kernels(KernelTable& table) {
   table.quantize_row = quantize_row;
-  table.gemm_quantized = gemm_quantized<kMaxTileRows, kInterleavedRows>;
+  table.gemm_quantized = gemm_quantized<kMaxTileRows, kChains>;
   table.gemm_float = gemm_float<kMaxTileRows>;
 }
 

@@ -1,6 +1,8 @@
 // GEMM entry points: rounding of activations, and the walk over column blocks and row tiles.
 #pragma once
 
+#include <limits>
+
 #include "gemm_tile.hpp"
 
 namespace paceline::PACELINE_ISA {
@@ -11,38 +13,73 @@ inline F32x16 largest_magnitude(const float* source, int64_t count) {
   return largest;
 }
 
-// Rounds `count` (a multiple of 16) values of one super-block into both planes; the rest of the planes becomes zero.
-inline void round_segment(const float* source, int64_t count, float factor, int8_t* planes, ActivationSums& sums) {
+// Stores 16 integers of a plane from input `first` of a super-block on, and adds them to the plane's sums; returns their sum.
+inline int32_t store_plane(I32x16 integers, int64_t first, int plane, int8_t* target, ActivationSums& sums) {
+  store_as_int8(target + first, integers);
+  const int32_t sum = reduce_add_int(integers);
+  sums.sixteens[plane][first / 16] = static_cast<int16_t>(sum);
+  sums.groups[plane][first / 32] = static_cast<int16_t>(sums.groups[plane][first / 32] + sum);
+  return sum;
+}
+
+// Rounds `count` (a multiple of 16) values of one super-block into its planes [low, high]; the rest of the planes becomes zero.
+template <bool has_high>
+inline void round_segment(const float* source, int64_t count, float factor, int8_t* (&planes)[2], ActivationSums& sums) {
   sums = ActivationSums{};
   for (int64_t i = 0; i < count; i += kLanes) {
     const I32x16 rounded = round_to_int(multiply(load(source + i), broadcast(factor)));
-    const I32x16 high = shift_right<7>(add_int(rounded, broadcast_int(64)));
-    const I32x16 low = subtract_int(rounded, shift_left<7>(high));
-    store_as_int8(planes + i, high);
-    store_as_int8(planes + kActivationPlane + i, low);
-    const int32_t high_sum = reduce_add_int(high);
-    const int32_t low_sum = reduce_add_int(low);
-    sums.sixteens[0][i / 16] = static_cast<int16_t>(high_sum);
-    sums.sixteens[1][i / 16] = static_cast<int16_t>(low_sum);
-    sums.groups[0][i / 32] = static_cast<int16_t>(sums.groups[0][i / 32] + high_sum);
-    sums.groups[1][i / 32] = static_cast<int16_t>(sums.groups[1][i / 32] + low_sum);
-    sums.totals[i / 32] += 128 * high_sum + low_sum;
+    if constexpr (has_high) {
+      const I32x16 high = shift_right<7>(add_int(rounded, broadcast_int(64)));
+      const I32x16 low = subtract_int(rounded, shift_left<7>(high));
+      sums.totals[i / 32] += 128 * store_plane(high, i, 1, planes[1], sums) + store_plane(low, i, 0, planes[0], sums);
+    } else {
+      sums.totals[i / 32] += store_plane(rounded, i, 0, planes[0], sums);
+    }
   }
-  std::memset(planes + count, 0, static_cast<size_t>(kActivationPlane - count));
-  std::memset(planes + kActivationPlane + count, 0, static_cast<size_t>(kActivationPlane - count));
+  const int64_t num_high = has_high ? count : 0;
+  std::memset(planes[0] + count, 0, static_cast<size_t>(kActivationPlane - count));
+  std::memset(planes[1] + num_high, 0, static_cast<size_t>(kActivationPlane - num_high));
 }
+
+inline float mean_magnitude(const float* source, int64_t count) {
+  F32x16 sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) sum = add(absolute(load(source + i)), sum);
+  return reduce_add(sum) / static_cast<float>(count);
+}
+
+// The step between two integers is usual / limit.
+struct RoundingRange {
+  float usual;
+  float limit;
+  bool has_high;
+
+  RoundingRange(const float* source, int64_t count, ActivationRounding rounding) {
+    constexpr float kOutlierRatio = 32.0F;
+    const float largest = reduce_maximum(largest_magnitude(source, count));
+    has_high = rounding == ActivationRounding::kFifteenBits;
+    limit = has_high ? 16256.0F : 127.0F;
+    usual = largest;
+    if (!has_high) {
+      const float bound = kOutlierRatio * mean_magnitude(source, count);
+      has_high = bound < largest;
+      if (has_high) usual = bound;
+    }
+  }
+};
 
 inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) {
   for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
     const int64_t first = b * kSuperBlock;
     const int64_t count = rows.inputs - first < kSuperBlock ? rows.inputs - first : kSuperBlock;
     const int64_t index = b * rows.row_capacity + row;
-    const float largest = reduce_maximum(largest_magnitude(source + first, count));
-    const float inverse = 16256.0F / largest;
-    const bool is_zero = inverse > 3.4e38F;  // the division by zero, or nearly zero, gives infinity
-    rows.scales[index] = is_zero ? 0.0F : largest / 16256.0F;
-    round_segment(source + first, count, is_zero ? 0.0F : inverse, rows.planes + index * kActivationSegment,
-                  rows.sums[index]);
+    const RoundingRange range(source + first, count, rows.rounding);
+    const float inverse = range.limit / range.usual;
+    const bool is_zero = inverse > std::numeric_limits<float>::max();  // of the division by zero, or nearly zero
+    rows.scales[index] = is_zero ? 0.0F : range.usual / range.limit;
+    rows.has_high[index] = range.has_high ? 1 : 0;
+    int8_t* planes[2] = {rows.planes[0] + index * kActivationPlane, rows.planes[1] + index * kActivationPlane};
+    const auto round = range.has_high ? round_segment<true> : round_segment<false>;
+    round(source + first, count, is_zero ? 0.0F : inverse, planes, rows.sums[index]);
   }
 }
 
@@ -144,6 +181,7 @@ void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int6
               });
 }
 
+// At most kMaxRows rows are summed at once, kChains of their planes' dot products interleaved.
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {

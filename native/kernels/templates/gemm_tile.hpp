@@ -20,15 +20,25 @@ constexpr int64_t kPrefetchBytes = 16384;
 
 // Consecutive rows of activations at one super-block.
 struct TileRows {
-  const int8_t* planes;  // [rows][high, low][256]
+  const int8_t* planes[2];  // [low, high], each [rows][256]
   const float* scales;
   const ActivationSums* sums;
+  const uint8_t* high_flags;
 
   TileRows(const QuantizedRows& rows, int64_t super_block, int64_t first_row) {
     const int64_t index = super_block * rows.row_capacity + first_row;
-    planes = rows.planes + index * kActivationSegment;
+    planes[0] = rows.planes[0] + index * kActivationPlane;
+    planes[1] = rows.planes[1] + index * kActivationPlane;
     scales = rows.scales + index;
     sums = rows.sums + index;
+    high_flags = rows.has_high + index;
+  }
+
+  // Whether any of the first `count` rows has a high plane that is not zero.
+  inline bool have_high(int count) const {
+    int any = 0;
+    for (int row = 0; row < count; ++row) any |= high_flags[row];
+    return any != 0;
   }
 };
 
@@ -67,30 +77,28 @@ inline void unpack_super_block(const uint8_t* block, int groups, uint8_t* regist
   }
 }
 
-// Dot products of kRegisters registers of weights with both planes of kCount rows, interleaved because one chain of them is
-// bound by the instruction's latency; calls finish(row, plane, dots) once or more for each, as often as Dots run full.
-template <int kBits, int kRegisters, int kCount, class Finish>
-inline __attribute__((always_inline)) void multiply_registers(const int8_t* planes, const U8x64* weights, Finish finish) {
+// Dot products of kRegisters registers of weights with all planes of kCount rows, interleaved because one chain of them is
+// bound by the instruction's latency; calls finish(row, plane, dots) once or more for each, as often as Dots run full. The
+// first value is at `offset` of each plane.
+template <int kBits, int kPlanes, int kRegisters, int kCount, class Finish>
+inline __attribute__((always_inline)) void multiply_registers(const int8_t* const (&planes)[2], int64_t offset,
+                                                              const U8x64* weights, Finish finish) {
   constexpr int kPiece = kDotRegisters<kBits> < kRegisters ? kDotRegisters<kBits> : kRegisters;
   PACELINE_UNROLL
   for (int piece = 0; piece < kRegisters; piece += kPiece) {
-    Dots dots[kCount][2];
+    Dots dots[kCount * kPlanes];
     PACELINE_UNROLL
-    for (int row = 0; row < kCount; ++row) dots[row][0] = dots[row][1] = begin_dots();
+    for (Dots& chain : dots) chain = begin_dots();
     PACELINE_UNROLL
     for (int i = piece; i < piece + kPiece; ++i) {
       PACELINE_UNROLL
-      for (int row = 0; row < kCount; ++row) {
-        const int8_t* values = planes + row * kActivationSegment + 4 * i;
-        dots[row][0] = add_dots<kBits>(dots[row][0], weights[i], values);
-        dots[row][1] = add_dots<kBits>(dots[row][1], weights[i], values + kActivationPlane);
+      for (int j = 0; j < kCount * kPlanes; ++j) {
+        const int8_t* values = planes[j % kPlanes] + offset + j / kPlanes * kActivationPlane + 4 * i;
+        dots[j] = add_dots<kBits>(dots[j], weights[i], values);
       }
     }
     PACELINE_UNROLL
-    for (int row = 0; row < kCount; ++row) {
-      finish(row, 0, dots[row][0]);
-      finish(row, 1, dots[row][1]);
-    }
+    for (int j = 0; j < kCount * kPlanes; ++j) finish(j / kPlanes, j % kPlanes, dots[j]);
   }
 }
 
@@ -138,84 +146,102 @@ struct BlockFinish {
   }
 
   // total + the super-block's part of the result
-  inline __attribute__((always_inline)) F32x16 add(F32x16 total, I32x16 high, I32x16 low, const ActivationSums& sums,
-                                                   float activation_scale) const {
-    if constexpr (kNeedsZeroPoint) {
-      constexpr int kShift = Layout<type>::kZeroPoint == 32 ? 5 : 2;
-      static_assert(Layout<type>::kZeroPoint == 1 << kShift);
-      high = subtract_int(high, shift_left<kShift>(pairs.times_sums(sums, 0)));
-      low = subtract_int(low, shift_left<kShift>(pairs.times_sums(sums, 1)));
-    }
-    F32x16 partial = multiply(fma(to_float(high), broadcast(128.0F), to_float(low)), scale);
+  template <int kPlanes>
+  inline __attribute__((always_inline)) F32x16 add(F32x16 total, const I32x16 (&sums)[kPlanes],
+                                                   const ActivationSums& activations, float activation_scale) const {
+    I32x16 products[kPlanes];
+    PACELINE_UNROLL
+    for (int plane = 0; plane < kPlanes; ++plane) products[plane] = without_zero_point(sums[plane], activations, plane);
+    F32x16 partial = to_float(products[0]);
+    if constexpr (kPlanes == 2) partial = fma(to_float(products[1]), broadcast(128.0F), partial);
+    partial = multiply(partial, scale);
     if constexpr (Traits::kHasIntegerMinima) {
-      const I32x16 minima = add_int(shift_left<7>(pairs.times_sums(sums, 0)), pairs.times_sums(sums, 1));
+      I32x16 minima = pairs.times_sums(activations, 0);
+      if constexpr (kPlanes == 2) minima = add_int(minima, shift_left<7>(pairs.times_sums(activations, 1)));
       partial = negated_fma(to_float(minima), minimum_scale, partial);
     }
     return fma(partial, broadcast(activation_scale), total);
   }
+
+  inline __attribute__((always_inline)) I32x16 without_zero_point(I32x16 sum, const ActivationSums& activations,
+                                                                  int plane) const {
+    if constexpr (kNeedsZeroPoint) {
+      constexpr int kShift = Layout<type>::kZeroPoint == 32 ? 5 : 2;
+      static_assert(Layout<type>::kZeroPoint == 1 << kShift);
+      return subtract_int(sum, shift_left<kShift>(pairs.times_sums(activations, plane)));
+    } else {
+      return sum;
+    }
+  }
 };
 
-// Adds one run of both planes to `sums`, [kRows][high, low].
-template <GgmlType type, int kChains, int kRows, int kFirst = 0>
-inline __attribute__((always_inline)) void add_run(const int8_t* planes, const U8x64* weights, Factors factors,
-                                                   I32x16 (&sums)[kRows][2]) {
+// Adds one run of all planes to `sums`.
+template <GgmlType type, int kChains, int kRows, int kPlanes, int kFirst = 0>
+inline __attribute__((always_inline)) void add_run(const TileRows& rows, int64_t offset, const U8x64* weights,
+                                                   Factors factors, I32x16 (&sums)[kRows][kPlanes]) {
   constexpr int kRegisters = kGroupRegisters / LayoutTraits<type>::kRunsPerGroup;
   constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  multiply_registers<Layout<type>::kWeightBits, kRegisters, kCount>(
-      planes + kFirst * kActivationSegment, weights, [&](int row, int plane, Dots dots) {
+  multiply_registers<Layout<type>::kWeightBits, kPlanes, kRegisters, kCount>(
+      rows.planes, offset + kFirst * kActivationPlane, weights, [&](int row, int plane, Dots dots) {
         I32x16& sum = sums[kFirst + row][plane];
         sum = finish_dots(sum, dots, factors);
       });
-  if constexpr (kFirst + kChains < kRows) add_run<type, kChains, kRows, kFirst + kChains>(planes, weights, factors, sums);
+  if constexpr (kFirst + kChains < kRows) {
+    add_run<type, kChains, kRows, kPlanes, kFirst + kChains>(rows, offset, weights, factors, sums);
+  }
 }
 
 // Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's.
-template <GgmlType type, int kChains, int kRows, class Source>
+template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const Source& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
   constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
-  I32x16 sums[kRows][2];
+  I32x16 sums[kRows][kPlanes];
   PACELINE_UNROLL
-  for (int row = 0; row < kRows; ++row) sums[row][0] = sums[row][1] = zero_int();
+  for (auto& of_row : sums) {
+    for (I32x16& sum : of_row) sum = zero_int();
+  }
   for (int group = 0; group < 8; ++group) {
     const GroupWeights weights = source(group);
     PACELINE_UNROLL
     for (int run = 0; run < kRuns; ++run) {
-      const int8_t* planes = rows.planes + group * kGroup + run * (kGroup / kRuns);
+      const int64_t offset = group * kGroup + run * (kGroup / kRuns);
       const Factors factors = make_factors(reader.integer_scale(kRuns * group + run));
-      add_run<type, kChains>(planes, weights.registers + run * (kGroupRegisters / kRuns), factors, sums);
+      add_run<type, kChains>(rows, offset, weights.registers + run * (kGroupRegisters / kRuns), factors, sums);
     }
   }
   const BlockFinish<type, false> finish(reader);
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) {
-    total[row] = finish.add(total[row], sums[row][0], sums[row][1], rows.sums[row], rows.scales[row]);
+    total[row] = finish.add(total[row], sums[row], rows.sums[row], rows.scales[row]);
   }
 }
 
 // Scales of 32 inputs ------------------------------------------------------------------------------------------------------
 
 // Adds group `group` to `partial`.
-template <GgmlType type, int kChains, int kRows, int kFirst = 0>
+template <GgmlType type, int kPlanes, int kChains, int kRows, int kFirst = 0>
 inline __attribute__((always_inline)) void add_group(const TileRows& rows, const GroupWeights& weights,
                                                      const ScaleReader<Layout<type>::kScales>& reader, int group,
                                                      F32x16 (&partial)[kRows]) {
   constexpr int kBits = Layout<type>::kWeightBits;
   constexpr int kZeroPoint = kBits == 8 && kCentersEightBits ? 0 : Layout<type>::kZeroPoint;
   constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  const int8_t* planes = rows.planes + kFirst * kActivationSegment + group * kGroup;
-  I32x16 sums[kCount][2];
+  const int64_t offset = kFirst * kActivationPlane + group * kGroup;
+  I32x16 sums[kCount][kPlanes];
   PACELINE_UNROLL
-  for (int j = 0; j < kCount; ++j) sums[j][0] = sums[j][1] = zero_int();
-  multiply_registers<kBits, kGroupRegisters, kCount>(planes, weights.registers, [&](int row, int plane, Dots dots) {
-    sums[row][plane] = finish_dots(sums[row][plane], dots);
-  });
+  for (auto& of_row : sums) {
+    for (I32x16& sum : of_row) sum = zero_int();
+  }
+  const auto add_to_sums = [&](int row, int plane, Dots dots) { sums[row][plane] = finish_dots(sums[row][plane], dots); };
+  multiply_registers<kBits, kPlanes, kGroupRegisters, kCount>(rows.planes, offset, weights.registers, add_to_sums);
   const F32x16 scale = reader.scale(group);
   PACELINE_UNROLL
   for (int j = 0; j < kCount; ++j) {
     const int32_t activations = rows.sums[kFirst + j].totals[group];
-    I32x16 dot = add_int(shift_left<7>(sums[j][0]), sums[j][1]);
+    I32x16 dot = sums[j][0];
+    if constexpr (kPlanes == 2) dot = add_int(dot, shift_left<7>(sums[j][1]));
     if constexpr (kZeroPoint != 0) dot = subtract_int(dot, broadcast_int(kZeroPoint * activations));
     F32x16& sum = partial[kFirst + j];
     sum = fma(to_float(dot), scale, sum);
@@ -224,12 +250,12 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
     }
   }
   if constexpr (kFirst + kChains < kRows) {
-    add_group<type, kChains, kRows, kFirst + kChains>(rows, weights, reader, group, partial);
+    add_group<type, kPlanes, kChains, kRows, kFirst + kChains>(rows, weights, reader, group, partial);
   }
 }
 
 // Adds a super-block of `groups` groups to `total`, for types with a half scale a group.
-template <GgmlType type, int kChains, int kRows, class Source>
+template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const Source& source,
                                                             const uint8_t* scales, int groups,
                                                             F32x16 (&total)[kRows]) {
@@ -238,7 +264,7 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) partial[row] = zero();
   for (int group = 0; group < groups; ++group) {
-    add_group<type, kChains>(rows, source(group), reader, group, partial);
+    add_group<type, kPlanes, kChains>(rows, source(group), reader, group, partial);
   }
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) total[row] = fma(partial[row], broadcast(rows.scales[row]), total[row]);
@@ -246,14 +272,26 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
 
 // Both ---------------------------------------------------------------------------------------------------------------------
 
+template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
+inline __attribute__((always_inline)) void add_planes(const TileRows& rows, const Source& source,
+                                                           const uint8_t* scales, int groups,
+                                                           F32x16 (&total)[kRows]) {
+  if constexpr (LayoutTraits<type>::kHasIntegerScales) {
+    add_whole_block<type, kPlanes, kChains>(rows, source, scales, total);
+  } else {
+    add_ragged_block<type, kPlanes, kChains>(rows, source, scales, groups, total);
+  }
+}
+
+// kChains: dot products of one plane that are interleaved.
 template <GgmlType type, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const Source& source,
                                                            const uint8_t* scales, int groups,
                                                            F32x16 (&total)[kRows]) {
-  if constexpr (LayoutTraits<type>::kHasIntegerScales) {
-    add_whole_block<type, kChains>(rows, source, scales, total);
+  if (rows.have_high(kRows)) {
+    add_planes<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source, scales, groups, total);
   } else {
-    add_ragged_block<type, kChains>(rows, source, scales, groups, total);
+    add_planes<type, 1, kChains>(rows, source, scales, groups, total);
   }
 }
 

@@ -32,7 +32,11 @@ def model_options(
     model: Annotated[str | None, typer.Argument(help="Catalog name or path of a GGUF file.")] = None,
     draft_model: Annotated[str | None, typer.Option(help="Model that drafts; default: the catalog's choice.")] = None,
     drafters: Annotated[
-        str | None, typer.Option(help="Names joined by commas (ngram, draft-model), or none; default: all that fit.")
+        str | None,
+        typer.Option(help="Names joined by commas (suffix, ngram, draft-model), or none; default: the first and last."),
+    ] = None,
+    suffix_store_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
     ] = None,
     draft_vocab_size: Annotated[
         str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
@@ -44,6 +48,9 @@ def model_options(
     kv_cache_type: Annotated[
         str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
     ] = None,
+    activation_bits: Annotated[
+        int | None, typer.Option(help="Bits of activations: 8, or 15 (exacter, slower); default: by the model's width.")
+    ] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
     """Which models run, and how; None where an option was not given."""
@@ -53,8 +60,10 @@ def model_options(
         "draft_vocab_size": draft_vocab_size,
         "draft_weight_bits": draft_weight_bits,
         "drafters": drafters,
+        "suffix_store_tokens": suffix_store_tokens,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,
+        "activation_bits": activation_bits,
         "is_offline": is_offline or None,
     }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FullOption = Annotated[bool, typer.Option("--full", help="Every window of every drafter, threads and instruction set.")]
 LogitsOption = Annotated[bool, typer.Option("--logits", help="Compare a hash of all logits of each token too.")]
 
-_ROW = "{:<8} {:>7}  {:<18} {:>6} {:>5} {:>5}  {:<5} {:>6} {:>7} {:>8} {:>6} {:>7}  {}"
+_ROW = "{:<8} {:>7}  {:<24} {:>6} {:>5} {:>5}  {:<5} {:>6} {:>7} {:>8} {:>6} {:>7}  {}"
 _HEADER = ("isa", "threads", "drafters", "window", "batch", "chunk", "cache")
 _COUNTS = ("tokens", "drafted", "accepted", "cached", "seconds", "result")
 

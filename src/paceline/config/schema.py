@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from paceline.core import KvCacheType
 
-DrafterName = Literal["ngram", "draft-model"]
+DrafterName = Literal["suffix", "ngram", "draft-model"]
 SpeculationSetting = Literal["auto", "fixed", "off"]
 
 DEFAULT_DRAFT_VOCAB_SIZE = 49152
@@ -20,15 +20,17 @@ DEFAULT_DRAFT_VOCAB_SIZE = 49152
 class EngineConfig(BaseModel):
     """One engine: which models it runs and how much it may use.
 
-    `drafters` None means those that fit: the draft model where one is given or the catalog names one, and n-gram.
-    `speculation` is `auto` (drafters and windows are found by measurement), `fixed` (always `num_speculative_tokens`
-    tokens where there is a draft) or `off`; `num_speculative_tokens` is the cap of every window. A drafter whose share
-    of accepted tokens falls below `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many
-    tokens, the most frequent ones, a draft model can guess (None: all); `draft_weight_bits` what its weights are
-    rounded to (None: as they are in the file). `num_threads` None means all cores. `kv_cache_size_bytes` None means
-    enough for `max_batch_size` sequences of `context_window_size`, or for what memory allows. `kv_cache_type` is how K
-    and V are stored (the draft model's too); it changes the logits, and so the
-    text.
+    `drafters` None means those that fit: suffix, and the draft model where one is given or the catalog names one.
+    `suffix_store_tokens` bounds the recent outputs that the suffix drafter keeps to draft from, over all tenants (0:
+    none are kept; a token takes up to 200 bytes). `speculation` is `auto` (drafters and windows are found by
+    measurement), `fixed` (always `num_speculative_tokens` tokens where there is a draft) or `off`;
+    `num_speculative_tokens` is the cap of every window. A drafter whose share of accepted tokens falls below
+    `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many tokens, the most frequent ones, a
+    draft model can guess (None: all); `draft_weight_bits` what its weights are rounded to (None: as in the file).
+    `num_threads` None means all cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of
+    `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are stored (the draft model's too);
+    `activation_bits` what activations are rounded to before they meet quantized weights (None: 8, or 15 for narrow
+    models). Both change the logits, and so the text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +40,7 @@ class EngineConfig(BaseModel):
     draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
     draft_weight_bits: Literal[4] | None = 4
     drafters: tuple[DrafterName, ...] | None = None
+    suffix_store_tokens: int = Field(default=250_000, ge=0)
     speculation: SpeculationSetting = "auto"
     num_speculative_tokens: int = Field(default=16, ge=0, le=16)
     fallback_threshold: float | None = Field(default=None, ge=0, le=1)
@@ -47,6 +50,7 @@ class EngineConfig(BaseModel):
     block_size: Literal[16] = 16
     kv_cache_size_bytes: int | None = Field(default=None, ge=1)
     kv_cache_type: KvCacheType = KvCacheType.F16
+    activation_bits: Literal[8, 15] | None = None
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
     is_offline: bool = False

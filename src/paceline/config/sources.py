@@ -69,6 +69,12 @@ class _MergedSettings(EngineConfig, GatewayConfig, BaseSettings):
         names = tuple(name.strip() for name in value.split(",") if name.strip())
         return () if names == ("none",) else names
 
+    @field_validator("activation_bits", mode="before")
+    @classmethod
+    def _read_number(cls, value: object) -> object:
+        """Accepts what the environment has: digits."""
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
     @field_validator("draft_vocab_size", "draft_weight_bits", mode="before")
     @classmethod
     def _read_limit(cls, value: object) -> object:

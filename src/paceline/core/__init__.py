@@ -6,13 +6,22 @@ No behaviour beyond derived properties; imports nothing else of Paceline.
 from paceline.core.batch import Batch, Float32Array, Int32Array
 from paceline.core.draft import Calibration, Draft, Plan, Verdict
 from paceline.core.engine_stats import DrafterStats, EngineStats
-from paceline.core.model_config import Activation, KvCacheType, LayerConfig, ModelConfig, RopeConfig, RopeStyle
+from paceline.core.model_config import (
+    Activation,
+    ActivationRounding,
+    KvCacheType,
+    LayerConfig,
+    ModelConfig,
+    RopeConfig,
+    RopeStyle,
+)
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
 from paceline.core.request import Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.sequence import Sequence, SequenceStatus
 
 __all__ = [
     "Activation",
+    "ActivationRounding",
     "Batch",
     "Calibration",
     "Draft",

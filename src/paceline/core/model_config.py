@@ -20,6 +20,13 @@ class KvCacheType(enum.StrEnum):
     Q8 = "q8"
 
 
+class ActivationRounding(enum.StrEnum):
+    """What activations are rounded to before they meet quantized weights (native/quant/layouts.hpp has the rule)."""
+
+    EIGHT_BITS = "8-bits"  # up to 15 in blocks with outliers
+    FIFTEEN_BITS = "15-bits"
+
+
 class Activation(enum.StrEnum):
     """The gate's nonlinearity in the feed-forward layer."""
 

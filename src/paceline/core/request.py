@@ -58,7 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `resumed_token_ids` are tokens already output before a restart: prefilled like a prompt, but counted as output for
     penalties, limits, stop strings, log-probabilities and usage. `choice_index` keys the noise, so that n choices of
-    one call differ.
+    one call differ. `tenant` is whom the gateway took the call from, never what a client says: drafts may only come
+    from texts of the same tenant.
     """
 
     request_id: str

@@ -15,6 +15,7 @@ from paceline.checkpoint import (
     tokenizer_cache_dir,
 )
 from paceline.config import DrafterName, EngineConfig
+from paceline.core import ActivationRounding
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
@@ -32,12 +33,14 @@ from paceline.speculation import (
     Limits,
     NgramDrafter,
     StepCosts,
+    SuffixDrafter,
     Verifier,
 )
 from paceline.tokenizer import Tokenizer
 
 DRAFT_MODEL: DrafterName = "draft-model"
 NGRAM: DrafterName = "ngram"
+SUFFIX: DrafterName = "suffix"
 
 _logger = logging.getLogger(__name__)
 
@@ -153,7 +156,7 @@ def _build_controller(config: EngineConfig, model_drafter: str | None, costs: St
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[DrafterName, ...]:
-    """The drafters to run: those that the settings name, or else all that can be had.
+    """The drafters to run: those that the settings name, or else suffix and, where it can be had, the draft model.
 
     Raises ConfigError for a draft model that is asked for but not known.
     """
@@ -164,7 +167,7 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
         return ()
     if config.drafters is not None:
         return config.drafters
-    return (NGRAM, DRAFT_MODEL) if has_draft_model else (NGRAM,)
+    return (SUFFIX, DRAFT_MODEL) if has_draft_model else (SUFFIX,)
 
 
 def load_model(
@@ -191,6 +194,7 @@ def load_model(
             max_positions=min(config.context_window_size, model_config.max_context),
             instruction_set=instruction_set,
             kv_cache_type=config.kv_cache_type,
+            activation_rounding=activation_rounding(config, is_draft=is_draft),
             slimming=draft_slimming(config, tokenizer) if is_draft else WHOLE,
         )
         gguf.release_pages()
@@ -199,6 +203,13 @@ def load_model(
     status = resolved.path.stat()
     identity = f"{resolved.path} {status.st_size} {status.st_mtime_ns}"
     return LoadedModel(resolved.name, model, tokenizer, identity)
+
+
+def activation_rounding(config: EngineConfig, *, is_draft: bool) -> ActivationRounding | None:
+    """What the settings ask for (None: the model's default); a slimmed draft model takes the faster one."""
+    if is_draft and config.draft_weight_bits is not None:
+        return ActivationRounding.EIGHT_BITS
+    return None if config.activation_bits is None else ActivationRounding(f"{config.activation_bits}-bits")
 
 
 def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
@@ -215,7 +226,7 @@ def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:
     if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
         raise VocabularyMismatchError(
             f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
-            "family, or --drafters ngram"
+            "family, or --drafters suffix"
         )
 
 
@@ -234,6 +245,8 @@ def _build_drafters(
     num_blocks: int,
 ) -> list[Drafter]:
     drafters: list[Drafter] = []
+    if SUFFIX in names:
+        drafters.append(SuffixDrafter(store_size=config.suffix_store_tokens))
     if NGRAM in names:
         drafters.append(NgramDrafter())
     if draft is not None:

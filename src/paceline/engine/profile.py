@@ -157,6 +157,7 @@ def _key(identities: tuple[str, ...], config: EngineConfig, target: NativeModel)
         config.kv_cache_type,
         config.draft_vocab_size,
         config.draft_weight_bits,
+        config.activation_bits,
         (platform.node(), cpu_name(), len(os.sched_getaffinity(0))),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

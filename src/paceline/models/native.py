@@ -14,13 +14,25 @@ import numpy.typing as npt
 
 from paceline import _native
 from paceline.checkpoint import GgufFile, GgufTensor, dequantize
-from paceline.core import Activation, Batch, Float32Array, KvCacheType, ModelConfig, RopeConfig, RopeStyle
+from paceline.core import (
+    Activation,
+    ActivationRounding,
+    Batch,
+    Float32Array,
+    KvCacheType,
+    ModelConfig,
+    RopeConfig,
+    RopeStyle,
+)
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 from paceline.models.architectures import check_tensors
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
 from paceline.models.slimming import WHOLE, Slimming
 
 BLOCK_SIZE = 16
+
+# Narrower models say something else with activations of 8 bits, by enough to change a token now and then (dev/LOG.md).
+MIN_EIGHT_BITS_WIDTH = 1024
 
 ThreadPool = _native.ThreadPool
 
@@ -92,8 +104,8 @@ class NativeModel:
 
     `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` bounds the
     positions of any row (default: the model's context). `instruction_set` None takes the machine's best, or the one
-    that PACELINE_ISA names. `slimming` leaves out some of the weights. Raises UnsupportedModelError, CheckpointError,
-    ConfigError.
+    that PACELINE_ISA names. `activation_rounding` None takes what the model's width asks for. `slimming` leaves out
+    some of the weights. Raises UnsupportedModelError, CheckpointError, ConfigError.
     """
 
     def __init__(
@@ -106,6 +118,7 @@ class NativeModel:
         max_positions: int | None = None,
         instruction_set: str | None = None,
         kv_cache_type: KvCacheType = KvCacheType.F16,
+        activation_rounding: ActivationRounding | None = None,
         slimming: Slimming = WHOLE,
     ) -> None:
         if block_size != BLOCK_SIZE:
@@ -117,6 +130,8 @@ class NativeModel:
         self.threads = threads
         native_config = _native_config(config, max_positions or config.max_context)
         native_config.kv_cache_type = _native.KvCacheType[kv_cache_type.name]
+        self.activation_rounding = activation_rounding or default_activation_rounding(config)
+        native_config.activation_rounding = _native.ActivationRounding[self.activation_rounding.name]
         try:
             self._decoder = _native.Decoder(native_config, threads, instruction_set)
         except ValueError as error:
@@ -146,6 +161,12 @@ class NativeModel:
             batch.path_offsets,
             batch.logit_rows,
         )
+
+
+def default_activation_rounding(config: ModelConfig) -> ActivationRounding:
+    """8 bits for a model that is wide enough not to show it, else 15."""
+    is_wide = config.hidden_size >= MIN_EIGHT_BITS_WIDTH
+    return ActivationRounding.EIGHT_BITS if is_wide else ActivationRounding.FIFTEEN_BITS
 
 
 def kernel_identity() -> str:

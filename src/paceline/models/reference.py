@@ -6,7 +6,6 @@ float16 or as `KvCacheType` says. Written to be read; slow and large (four bytes
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator, Sequence
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from paceline.checkpoint import GgmlType, GgufFile, dequantize
 from paceline.core import (
     Activation,
+    ActivationRounding,
     Batch,
     Float32Array,
     Int32Array,
@@ -31,17 +31,7 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 _FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 KEY_SCALE_ELEMENTS = 16
-
-
-class ActivationRounding(enum.StrEnum):
-    """What happens to activations before they meet quantized weights.
-
-    `FIFTEEN_BITS` is what the native core does: each block of 256 elements of a row is rounded to 15 bits; its scale is
-    its largest magnitude / 16256, ties go to even. Float weights always meet unrounded activations.
-    """
-
-    NONE = "none"
-    FIFTEEN_BITS = "15-bits"
+OUTLIER_RATIO = np.float32(32)
 
 
 class ReferenceKvStore:
@@ -142,14 +132,17 @@ def load_vectors(stored: npt.NDArray[np.void], kv_cache_type: KvCacheType) -> Fl
 
 
 class ReferenceModel:
-    """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises."""
+    """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises.
+
+    `activation_rounding` None keeps activations as they are; float weights always meet unrounded ones.
+    """
 
     def __init__(
         self,
         gguf: GgufFile,
         *,
         block_size: int = 16,
-        activation_rounding: ActivationRounding = ActivationRounding.NONE,
+        activation_rounding: ActivationRounding | None = None,
         kv_cache_type: KvCacheType = KvCacheType.F16,
     ) -> None:
         self.config = read_model_config(gguf)
@@ -218,8 +211,8 @@ class ReferenceModel:
         return normed
 
     def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
-        if self._rounding is ActivationRounding.FIFTEEN_BITS and self._types[name] not in _FLOAT_TYPES:
-            rows = round_activations(rows)
+        if self._rounding is not None and self._types[name] not in _FLOAT_TYPES:
+            rows = round_activations(rows, self._rounding)
         product: Float32Array = rows @ self._weights[name].T
         return product
 
@@ -294,12 +287,20 @@ def gelu(values: Float32Array) -> Float32Array:
     return result
 
 
-def round_activations(rows: Float32Array) -> Float32Array:
-    """Each block of 256 elements of a row rounded to 15 bits with a scale of its largest magnitude / 16256."""
+def round_activations(rows: Float32Array, rounding: ActivationRounding) -> Float32Array:
+    """Each block of 256 elements of a row rounded to multiples of a scale, ties to even.
+
+    For 15 bits the scale is the block's largest magnitude / 16256; for 8 bits it is that magnitude / 127, but at most
+    32 mean magnitudes / 127, so that outliers do not coarsen the rest.
+    """
     rounded = np.empty_like(rows)
     for start in range(0, rows.shape[-1], 256):
         block = rows[..., start : start + 256]
-        scale = np.abs(block).max(axis=-1, keepdims=True) / np.float32(16256)
+        magnitudes = np.abs(block)
+        usual = magnitudes.max(axis=-1, keepdims=True)
+        if rounding is ActivationRounding.EIGHT_BITS:
+            usual = np.minimum(usual, OUTLIER_RATIO * magnitudes.mean(axis=-1, keepdims=True))
+        scale = usual / np.float32(127 if rounding is ActivationRounding.EIGHT_BITS else 16256)
         inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
         rounded[..., start : start + 256] = np.rint(block * inverse) * scale
     return rounded

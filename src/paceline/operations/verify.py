@@ -19,7 +19,7 @@ from paceline.config import DrafterName, EngineConfig
 from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.loading import NGRAM, LoadedPair, build_parts, load_pair, resolve_pair
 from paceline.models import ThreadPool, instruction_sets
 from paceline.models.sampling import RowSampler
 from paceline.operations.verify_plan import (
@@ -258,11 +258,14 @@ class Verification:
 
 
 def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bool = False) -> Verification:
-    """The verification of `config`'s models with its drafters and 1 to `num_threads` threads (None: 2 at most).
+    """A verification of `config`'s models on 1 to `num_threads` threads (None: 2 at most), with the drafters it names,
+    or else with every drafter that can be had.
 
     Raises ModelNotFoundError, DownloadError, ConfigError.
     """
     drafters = resolve_pair(config).drafter_names
+    if drafters and config.drafters is None:
+        drafters = (*drafters, NGRAM)
     max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, len(os.sched_getaffinity(0)))
     return Verification(config, make_plan(scope, drafters, instruction_sets(), max_threads), has_row_hashes)
 

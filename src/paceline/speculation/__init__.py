@@ -8,7 +8,7 @@ from paceline.speculation.adaptive import AdaptiveController
 from paceline.speculation.controller import Controller, FixedController, Offer, StepOutcome, StepRoom
 from paceline.speculation.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
 from paceline.speculation.drafter import Drafter
-from paceline.speculation.drafters import DraftModelDrafter, NgramDrafter, NoDrafter
+from paceline.speculation.drafters import DraftModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter
 from paceline.speculation.options import Limits
 from paceline.speculation.stats import AcceptanceStats
 from paceline.speculation.verifier import Verifier
@@ -31,5 +31,6 @@ __all__ = [
     "StepCosts",
     "StepOutcome",
     "StepRoom",
+    "SuffixDrafter",
     "Verifier",
 ]

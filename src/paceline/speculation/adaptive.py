@@ -22,7 +22,6 @@ from paceline.speculation.planner import best_plan
 _SPEED_MEMORY = 0.95
 _FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
 _NUM_FIRST_STEPS = 10
-_MAX_FORGOTTEN = 256
 
 
 class AdaptiveController:
@@ -33,7 +32,7 @@ class AdaptiveController:
     """
 
     def __init__(self, costs: CostModel, limits: Limits) -> None:
-        self.times = SpeculationTimes()
+        self._times = SpeculationTimes()
         self.costs = costs
         self._limits = limits
         self._portfolio = Portfolio()
@@ -45,6 +44,12 @@ class AdaptiveController:
         self._situation = Situation.empty()
 
     @property
+    def times(self) -> SpeculationTimes:
+        """Where the time of all steps with plans went; what was lost is counted when a sequence has ended."""
+        self._forget_ended()
+        return self._times
+
+    @property
     def speed_up(self) -> float:
         """Tokens per second over those of plain decoding, of late, as the cost model sees it; at least 1."""
         return max(1.0, self._tokens_s / self._spent_s) if self._spent_s else 1.0
@@ -54,6 +59,8 @@ class AdaptiveController:
         if not sequences:
             return []
         self._step += 1
+        if len(self._histories) > len(sequences):
+            self._forget_ended()
         limits = [
             min(usable_window(sequence, self._limits.num_speculative_tokens), offer.max_window)
             for sequence, offer in zip(sequences, offers, strict=True)
@@ -83,11 +90,8 @@ class AdaptiveController:
         self._refine_drafters(outcome, situation)
         bill = make_bill(outcome, situation.steps_s, situation.plain_s, self.costs.common_factor)
         self._keep_times(outcome, bill)
-        for index, sequence in enumerate(outcome.sequences):
+        for index in range(len(outcome.sequences)):
             self._learn(outcome, index, bill)
-            if sequence.is_finished:
-                self._chooser.lengths.finished(sequence)
-                self._forget(sequence)
 
     def _situate(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom, num_extra: int) -> Situation:
         num_sequences = len(sequences)
@@ -111,18 +115,14 @@ class AdaptiveController:
     def _history(self, sequence: Sequence) -> SequenceHistory:
         history = self._histories.get(sequence)
         if history is None:
-            if len(self._histories) >= _MAX_FORGOTTEN:
-                self._forget_ended()
             history = self._histories[sequence] = SequenceHistory()
         return history
 
     def _forget_ended(self) -> None:
-        """Drops sequences that ended without a step of theirs."""
+        """Takes in how long sequences became that have ended, and what drafters lost on them."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
-            self._forget(sequence)
-
-    def _forget(self, sequence: Sequence) -> None:
-        self.times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
+            self._chooser.lengths.finished(sequence)
+            self._times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
 
     def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
         """Compares each drafter's time with what its passes should have taken, where it read little besides."""
@@ -141,13 +141,13 @@ class AdaptiveController:
             self.costs.refine_drafter(name, predicted_s, measured_s)
 
     def _keep_times(self, outcome: StepOutcome, bill: Bill) -> None:
-        self.times.add(outcome.drafting_s, outcome.target_s)
-        self.times.wasted_s += bill.wasted_s * self.costs.common_factor
+        self._times.add(outcome.drafting_s, outcome.target_s)
+        self._times.wasted_s += bill.wasted_s * self.costs.common_factor
         num_tokens = sum(len(verdict.committed) for verdict in outcome.verdicts)
         worth_s = num_tokens * self._situation.plain_s / len(outcome.sequences)
         if outcome.room.num_prompt_rows == 0:
-            self.times.plain_s += worth_s * self.costs.common_factor
-            self.times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
+            self._times.plain_s += worth_s * self.costs.common_factor
+            self._times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
         self._tokens_s = self._tokens_s * _SPEED_MEMORY + worth_s
         steady_s = self._situation.plain_s + bill.extra_s - self._reading_s(outcome)
         self._spent_s = self._spent_s * _SPEED_MEMORY + steady_s
