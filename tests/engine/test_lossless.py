@@ -141,7 +141,8 @@ COSTS = {
 @pytest.mark.parametrize("drafter_type", [WrongDrafter, PartlyRightDrafter, TreeDrafter])
 def test_automatic_mode_changes_nothing(engines, plain, drafter_type, costs):
     drafter = drafter_type(plain.futures, engines.vocab_size, seed=4)
-    engine = engines.make([drafter, NgramDrafter()], window=16, has_draft_model=True, max_batch_size=4, costs=costs)
+    drafters = [drafter, NgramDrafter(), make_suffix_trees()]
+    engine = engines.make(drafters, window=16, has_draft_model=True, max_batch_size=4, costs=costs)
     assert answers_of(engine, plain.requests) == plain.answers
     assert drafter.lengths == {}
     if costs is COSTS["cheap rows"]:
