@@ -57,11 +57,19 @@ void ThreadPool::run(Loop loop) {
 }
 
 void ThreadPool::claim_ranges() {
-  for (;;) {
-    const int64_t begin = next_.fetch_add(loop_.grain, std::memory_order_relaxed);
-    if (begin >= loop_.count) return;
-    loop_.call(loop_.context, begin, std::min(begin + loop_.grain, loop_.count));
+  int64_t begin = next_.load(std::memory_order_relaxed);
+  while (begin < loop_.count) {
+    const int64_t end = begin + claim_length(begin);
+    if (!next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+    loop_.call(loop_.context, begin, std::min(end, loop_.count));
+    begin = next_.load(std::memory_order_relaxed);
   }
+}
+
+// Half of an even share of what is left, in whole grains.
+int64_t ThreadPool::claim_length(int64_t begin) const {
+  const int64_t share = (loop_.count - begin) / (2 * num_threads());
+  return std::max(share / loop_.grain, int64_t{1}) * loop_.grain;
 }
 
 bool ThreadPool::try_enter(uint64_t& seen_generation) {

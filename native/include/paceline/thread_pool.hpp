@@ -20,7 +20,8 @@ class ThreadPool {
 
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls function(begin, end) until [0, count) is covered by ranges of at most `grain`; returns when all are done. One
+  // Calls function(begin, end) until [0, count) is covered; returns when all are done. Ranges are multiples of `grain` (but
+  // for the last one), long at first, so that threads read far apart, and short at the end, so that they end together. One
   // caller at a time. `function` must not throw.
   template <class Function>
   void parallel_for(int64_t count, int64_t grain, Function&& function) {
@@ -44,6 +45,7 @@ class ThreadPool {
 
   void run(Loop loop);
   void claim_ranges();
+  int64_t claim_length(int64_t begin) const;
   void work();
   bool try_enter(uint64_t& seen_generation);
   void wait_for_change(uint32_t epoch);
