@@ -42,7 +42,9 @@ def test_generate_is_the_same_with_and_without_drafts(paceline: RunCommand, tiny
     sampling = ("--max-tokens", 24, "--temperature", 0.8, "--top-p", 0.95, "--seed", 3)
     plain = paceline("generate", tiny_pair.target, "tell me", "--drafters", "none", *sampling)
     drafted = paceline(
-        "generate", tiny_pair.target, "tell me", "--draft-model", tiny_pair.draft, "--show-drafts", *sampling
+        *("generate", tiny_pair.target, "tell me", "--draft-model", tiny_pair.draft, "--show-drafts"),
+        *("--speculation", "fixed"),
+        *sampling,
     )
     assert plain.returncode == drafted.returncode == 0, drafted.stderr
     assert drafted.stdout == plain.stdout
@@ -130,17 +132,17 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
     tasks = tmp_path / "tasks.jsonl"
     task = {"id": "a-1", "task": "a", "max_tokens": 6, "messages": [{"role": "user", "content": "hello"}]}
     tasks.write_text(f"{json.dumps(task)}\n")
-    arguments = ("bench", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
+    arguments = ("bench", "tasks", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
     table = paceline(*arguments)
     assert table.returncode == 0, table.stderr
-    assert table.stdout.startswith("| task | plain | suffix | draft-model |")
+    assert table.stdout.startswith("| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto |")
     report = json.loads(paceline(*arguments, "--json", "--max-tokens", 4).stdout)
-    assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 4
+    assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 6
     assert report["provenance"]["target"]["name"] == tiny_pair.target.stem
 
 
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
-    arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000"]
+    arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000", "--speculation", "fixed"]
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path)}
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -166,3 +168,22 @@ def test_serve_answers_and_ends_with_sigterm(tiny_pair: TinyPair, tmp_path: Path
         assert answer.json()["data"][0]["id"] == tiny_pair.target.stem
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+def test_bench_records_and_replays(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
+    tasks, trace, costs = tmp_path / "tasks.jsonl", tmp_path / "trace.json", tmp_path / "costs.json"
+    task = {"id": "a-1", "task": "a", "max_tokens": 12, "messages": [{"role": "user", "content": "hello hello"}]}
+    tasks.write_text(f"{json.dumps(task)}\n")
+    recorded = paceline(
+        "bench", "record", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks, "--output", trace
+    )
+    assert recorded.returncode == 0, recorded.stderr
+    table = paceline("bench", "simulate", trace)
+    assert table.returncode == 0, table.stderr
+    assert [line.split()[0] for line in table.stdout.splitlines()] == ["task", "a", "all"]
+    costs.write_text(json.dumps({"target": {"rows": [1, 64], "seconds": [1.0, 1.0]}}))
+    report = json.loads(paceline("bench", "simulate", trace, "--costs", costs, "--json").stdout)
+    plain = next(replay for replay in report["replays"] if replay["setting"] == "plain")
+    assert plain["tokens_per_s"] == pytest.approx(1.0)
+    assert report["regrets"][-1]["auto_speed_up"] >= 1.0
+    assert paceline("bench", "simulate", tasks).returncode == 2

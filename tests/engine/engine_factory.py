@@ -9,7 +9,16 @@ from paceline.config import EngineConfig
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
 from paceline.engine import Engine, EngineParts
 from paceline.models import Model, NativeModel, ThreadPool, read_model_config
-from paceline.speculation import Drafter, DraftModelDrafter, FixedController
+from paceline.speculation import (
+    AdaptiveController,
+    Controller,
+    CostModel,
+    Drafter,
+    DraftModelDrafter,
+    FixedController,
+    Limits,
+    StepCosts,
+)
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 
@@ -43,10 +52,11 @@ class EngineFactory:
         num_blocks: int = NUM_BLOCKS,
         has_draft_model: bool = False,
         target: Model | None = None,
+        costs: StepCosts | None = None,
         **settings: object,
     ) -> Engine:
         """An engine with `drafters`, and with the draft model behind them where asked for; `target` replaces the tiny
-        one."""
+        one. With `costs` it plans by them."""
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         if has_draft_model:
@@ -56,11 +66,18 @@ class EngineFactory:
             target=target or self.target,
             tokenizer=self.tokenizer,
             num_blocks=num_blocks,
-            controller=FixedController(window, "draft-model" if has_draft_model else None),
+            controller=make_controller(window, "draft-model" if has_draft_model else None, costs),
             drafters=tuple(drafters),
             samplers=samplers,
         )
         return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts)
+
+
+def make_controller(window: int, model_drafter: str | None, costs: StepCosts | None) -> Controller:
+    """A fixed one without costs."""
+    if costs is None:
+        return FixedController(window, model_drafter)
+    return AdaptiveController(CostModel(costs), Limits(window))
 
 
 def request(request_id: str, prompt: Sequence[int], speculation: SpeculationParams | None = None, **sampling: object):

@@ -17,7 +17,7 @@ from paceline.core import (
     SpeculationParams,
 )
 from paceline.models import Model
-from paceline.speculation import Drafter, NgramDrafter, SuffixDrafter
+from paceline.speculation import Drafter, DrafterCosts, NgramDrafter, RowTable, StepCosts, SuffixDrafter
 from tests.engine.engine_factory import EngineFactory, answer, request, run, token_ids
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
@@ -26,6 +26,11 @@ SAMPLINGS = {
     "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 1234},
     "penalized": {"temperature": 0.7, "top_k": 20, "repetition_penalty": 1.2, "frequency_penalty": 0.4, "seed": 5},
 }
+
+
+def _draft_costs(depth_s: float) -> DrafterCosts:
+    return DrafterCosts(RowTable((1, 8), (depth_s, 2 * depth_s)), depth_s / 10)
+
 
 BROKEN_RUN = SamplingParams(temperature=0.8, seed=4, max_tokens=24, ignore_eos=True)
 
@@ -120,6 +125,35 @@ def test_real_drafters_change_nothing(engines, plain, make_drafter, window):
     engine = engines.make([make_drafter()], window=window, has_draft_model=True, max_batch_size=3)
     assert answers_of(engine, plain.requests) == plain.answers
     assert engine.stats().num_accepted_tokens > 0
+
+
+COSTS = {
+    "cheap rows": StepCosts(RowTable((1, 64), (1.0, 1.1)), {"draft-model": _draft_costs(0.01)}),
+    "jumps": StepCosts(
+        RowTable((1, 4, 5, 8, 9, 32), (1.0, 1.05, 1.4, 1.45, 2.0, 4.0), 1e-5, 1e-5),
+        {"draft-model": _draft_costs(0.1)},
+    ),
+    "dear rows": StepCosts(RowTable((1, 2), (1.0, 1.6)), {"draft-model": _draft_costs(0.5)}),
+}
+
+
+@pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS.keys())
+@pytest.mark.parametrize("drafter_type", [WrongDrafter, PartlyRightDrafter, TreeDrafter])
+def test_automatic_mode_changes_nothing(engines, plain, drafter_type, costs):
+    drafter = drafter_type(plain.futures, engines.vocab_size, seed=4)
+    drafters = [drafter, NgramDrafter(), make_suffix_trees()]
+    engine = engines.make(drafters, window=16, has_draft_model=True, max_batch_size=4, costs=costs)
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert drafter.lengths == {}
+    if costs is COSTS["cheap rows"]:
+        assert engine.stats().num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("max_batch_size", [1, 3])
+def test_automatic_mode_with_one_drafter_saves_steps(engines, plain, max_batch_size):
+    engine = engines.make(has_draft_model=True, window=16, max_batch_size=max_batch_size, costs=COSTS["cheap rows"])
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert engine.stats().num_accepted_tokens > 20
 
 
 def test_drafts_from_what_others_said_change_nothing(engines, plain):

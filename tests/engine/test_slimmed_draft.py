@@ -24,7 +24,9 @@ SAMPLINGS = {
 
 def engine_of(pair: TinyPair, **settings: object) -> Engine:
     defaults = {"num_threads": 2, "context_window_size": 128, "drafters": ("draft-model",)}
-    config = EngineConfig(model=str(pair.target), draft_model=str(pair.draft), **(defaults | settings))
+    config = EngineConfig(
+        model=str(pair.target), draft_model=str(pair.draft), speculation="fixed", **(defaults | settings)
+    )
     return Engine(config)
 
 

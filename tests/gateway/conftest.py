@@ -22,13 +22,15 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 @pytest.fixture(scope="session")
 def engine_config(tiny_pair: TinyPair) -> EngineConfig:
-    """The tiny pair on one thread, with a context of 256 tokens."""
+    """The tiny pair on one thread, with a context of 256 tokens, that always drafts."""
     return EngineConfig(
         model=str(tiny_pair.target),
         draft_model=str(tiny_pair.draft),
         context_window_size=256,
         max_batch_size=4,
         num_threads=1,
+        speculation="fixed",
+        num_speculative_tokens=7,
     )
 
 

@@ -88,8 +88,21 @@ def test_metrics_count_what_was_done(http: httpx.Client, server: ServerProcess) 
     assert grown["paceline_engine_steps_total"] == answer["speculation"]["steps"]
     assert grown["paceline_spec_decode_num_draft_tokens_total"] == answer["speculation"]["drafted"]
     assert grown["paceline_spec_decode_num_accepted_tokens_total"] == answer["speculation"]["accepted"]
+    assert grown["paceline_sequence_step_tokens_total"] == 9
+    assert grown["paceline_sequence_steps_total"] == answer["speculation"]["steps"]
+    assert grown["paceline_spec_decode_seconds_total"] > 0
+    assert 1 <= after["paceline_tokens_per_step"] <= 17
     assert after["paceline_engine_up"] == 1
     assert after["paceline_num_requests_running"] == 0
+
+
+def test_metrics_tell_drafters_and_sizes_apart(http: httpx.Client) -> None:
+    answer = http.post("/v1/completions", json={"prompt": "ab ab ab", "max_tokens": 30, "temperature": 0}).json()
+    text = http.get("/metrics").text
+    for name in answer["speculation"]["by_drafter"]:
+        for metric in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "seconds"):
+            assert f'paceline_spec_decode_drafter_{metric}_total{{drafter="{name}"' in text
+    assert 'paceline_spec_decode_num_drafts_per_size_total{model_name="target",size="7"}' in text
 
 
 def test_routes_are_counted_by_their_pattern(http: httpx.Client) -> None:

@@ -250,6 +250,9 @@ def test_speculation_is_reported_and_changes_nothing(client: OpenAI) -> None:
     short = complete(client, **fields, extra_body={"ignore_eos": True, "speculation": {"max_window": 1}})
     assert fast.choices[0].text == plain.choices[0].text == short.choices[0].text
     assert (plain.speculation["drafted"], plain.speculation["steps"], plain.speculation["by_drafter"]) == (0, 100, {})
+    assert (plain.speculation["reason"], fast.speculation["reason"]) == ("request", None)
+    named = {"ignore_eos": True, "speculation": {"drafters": ["ngram"]}}
+    assert set(complete(client, **fields, extra_body=named).speculation["by_drafter"]) <= {"ngram"}
     report = fast.speculation
     assert 0 < report["accepted"] <= report["drafted"]
     assert report["steps"] < 100

@@ -61,7 +61,7 @@ def test_sampling_fields_reach_the_engine() -> None:
         include_stop_str_in_output=True,
         logprobs=True,
         top_logprobs=4,
-        speculation={"mode": "off", "max_window": 3},
+        speculation={"mode": "off", "max_window": 3, "drafters": ["ngram"]},
     )
     (request,) = engine_requests(body, "c", [[1]])
     sampling = request.sampling
@@ -74,6 +74,7 @@ def test_sampling_fields_reach_the_engine() -> None:
     assert (sampling.stop_token_ids, sampling.ignore_eos, sampling.include_stop_in_output) == ((3,), True, True)
     assert sampling.num_logprobs == 4
     assert (request.speculation.mode, request.speculation.max_window) == (SpeculationMode.OFF, 3)
+    assert request.speculation.drafters == ("ngram",)
 
 
 def test_null_means_absent() -> None:
@@ -107,8 +108,8 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
     ("fields", "param", "code"),
     [
         ({"colour": 1}, "colour", "unknown_parameter"),
+        ({"speculation": {"window": 3}}, "speculation.window", "unknown_parameter"),
         ({"tenant": "another"}, "tenant", "unknown_parameter"),
-        ({"speculation": {"drafters": ["ngram"]}}, "speculation.drafters", "unknown_parameter"),
         ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
         ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),
         ({"functions": [{"name": "f"}]}, "functions", "unsupported_value"),
@@ -149,6 +150,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
         ({"speculation": {"mode": "sometimes"}}, "speculation.mode", "invalid_value"),
         ({"speculation": {"max_window": -1}}, "speculation.max_window", "invalid_value"),
+        ({"speculation": {"drafters": ["ngram", "oracle"]}}, "speculation.drafters[1]", "invalid_value"),
         ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": "hi"}, "messages", "invalid_value"),

@@ -30,30 +30,30 @@ def measurements(bench: Bench) -> list[Measurement]:
 
 
 def test_each_task_runs_under_each_mode_with_the_same_text(measurements: list[Measurement]) -> None:
-    modes = ["plain", "suffix", "draft-model", "suffix+draft-model"]
+    modes = ["plain", "suffix 3", "suffix 7", "draft-model 3", "draft-model 7", "auto"]
     assert [(m.task_id, m.mode) for m in measurements] == [(task.id, mode) for task in TASKS for mode in modes]
     assert all(m.is_text_equal for m in measurements)
-    assert [m.num_tokens for m in measurements] == [10] * 8 + [1] * 4
+    assert [m.num_tokens for m in measurements] == [10] * 12 + [1] * 6
     assert all(m.num_draft_tokens == 0 and m.num_steps == m.num_tokens for m in measurements if m.mode == "plain")
     assert all(m.decode_tokens_per_s is None for m in measurements if m.task == "talk")
 
 
 def test_summaries_add_up(measurements: list[Measurement]) -> None:
     summaries = {(summary.mode, summary.task): summary for summary in summarize(measurements)}
-    drafted = summaries["draft-model", None]
+    drafted = summaries["draft-model 3", None]
     assert (drafted.num_tasks, drafted.num_tokens) == (3, 21)
     assert summaries["plain", None].tokens_per_step == 1.0
     assert summaries["plain", None].acceptance_rate is None
     assert drafted.acceptance_rate is not None
-    accepted = sum(m.num_accepted_tokens for m in measurements if m.mode == "draft-model")
+    accepted = sum(m.num_accepted_tokens for m in measurements if m.mode == "draft-model 3")
     assert drafted.acceptance_rate == accepted / sum(
-        m.num_draft_tokens for m in measurements if m.mode == "draft-model"
+        m.num_draft_tokens for m in measurements if m.mode == "draft-model 3"
     )
 
 
 def test_the_table_has_a_row_a_kind_and_a_column_a_mode(measurements: list[Measurement]) -> None:
     lines = markdown_table(summarize(measurements)).splitlines()
-    assert lines[0] == "| task | plain | suffix | draft-model | suffix+draft-model |"
+    assert lines[0] == "| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto |"
     assert [line.split(" |")[0] for line in lines[2:]] == ["| copy", "| talk", "| **all**"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.core import Draft, Plan, Request, SamplingParams, Sequence, SpeculationMode, SpeculationParams
-from paceline.speculation import AcceptanceStats, FixedController
+from paceline.speculation import AcceptanceStats, FixedController, Offer, StepRoom
 from paceline.speculation.controller import level
 from paceline.speculation.tree import child_by_token, cut, depths
 
@@ -24,8 +24,8 @@ def _sequence(*, max_tokens=None, num_output=0, mode=SpeculationMode.AUTO, max_w
 
 def _plan(sequence, free_draft=None, *, spare_rows=100, model_drafter="draft-model"):
     controller = FixedController(7, model_drafter)
-    [plan] = controller.plan([sequence], [free_draft or Draft()], spare_rows)
-    controller.observe([plan], [], 0.1)
+    offer = Offer(16, () if free_draft is None else (free_draft,))
+    [plan] = controller.plan([sequence], [offer], StepRoom(1, 0, spare_rows))
     return plan
 
 
@@ -33,7 +33,7 @@ def test_a_free_draft_is_preferred_to_the_draft_model():
     assert _plan(_sequence(), Draft.chain([1, 2, 3], "ngram")) == Plan("ngram", 3)
     assert _plan(_sequence(), Draft.chain([1] * 12, "ngram")) == Plan("ngram", 7)
     assert _plan(_sequence()) == Plan("draft-model", 7)
-    assert _plan(_sequence(), model_drafter=None) == Plan("none", 0)
+    assert _plan(_sequence(), model_drafter=None) == Plan("none", 0, reason="no drafter")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_short_rows_are_levelled(wanted, available, granted):
 
 def test_spare_rows_bound_the_sum_of_windows():
     sequences = [_sequence(), _sequence(max_window=1), _sequence()]
-    plans = FixedController(7, "draft-model").plan(sequences, [Draft()] * 3, 6)
+    plans = FixedController(7, "draft-model").plan(sequences, [Offer(16)] * 3, StepRoom(3, 0, 6))
     assert [plan.window for plan in plans] == [2, 1, 3]
 
 
@@ -90,12 +90,17 @@ def test_a_tree_knows_depths_and_children():
     assert child_by_token(TREE) == {(None, 5): 0, (0, 6): 1, (None, 7): 2, (1, 8): 3}
 
 
-def test_acceptance_is_counted_in_total_by_depth_and_by_drafter():
+def test_acceptance_is_counted_in_total_by_depth_by_size_and_by_drafter():
     stats = AcceptanceStats()
-    assert stats.acceptance_rate is None
+    assert stats.total.acceptance_rate is None
     for drafter, num_drafted, num_accepted in [("ngram", 4, 2), ("ngram", 3, 0), ("draft-model", 5, 3), ("none", 0, 0)]:
-        stats.record(drafter, num_drafted, num_accepted)
-    assert (stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens) == (3, 12, 5)
-    assert stats.accepted_per_position == [2, 2, 1]
-    assert stats.by_drafter == {"ngram": (7, 2), "draft-model": (5, 3)}
-    assert stats.acceptance_rate == pytest.approx(5 / 12)
+        stats.record(drafter, num_drafted, num_accepted, num_accepted + 1)
+    total = stats.total
+    assert (total.num_drafts, total.num_draft_tokens, total.num_accepted_tokens) == (3, 12, 5)
+    assert total.accepted_per_position == [2, 2, 1]
+    assert total.acceptance_rate == pytest.approx(5 / 12)
+    assert (stats.num_verdicts, stats.num_committed, stats.num_per_size) == (4, 9, [1, 0, 0, 1, 1, 1])
+    ngram = stats.by_drafter["ngram"].snapshot(0.5)
+    assert (ngram.num_drafts, ngram.num_draft_tokens, ngram.num_accepted_tokens) == (2, 7, 2)
+    assert (ngram.num_accepted_per_position, ngram.drafting_s) == ((1, 1), 0.5)
+    assert set(stats.by_drafter) == {"ngram", "draft-model"}

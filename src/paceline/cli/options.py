@@ -69,11 +69,22 @@ def model_options(
 
 
 def limit_options(
+    speculation: Annotated[
+        str | None, typer.Option(help="auto, fixed (always --num-speculative-tokens) or off; default: auto.")
+    ] = None,
     num_speculative_tokens: Annotated[int | None, typer.Option(help="Most tokens to draft for a step.")] = None,
+    fallback_threshold: Annotated[
+        float | None, typer.Option(help="A drafter of whose tokens less than this share is accepted rests.")
+    ] = None,
     context_window_size: Annotated[int | None, typer.Option(help="Most tokens of prompt and answer.")] = None,
 ) -> dict[str, object]:
     """Limits of one sequence; None where an option was not given."""
-    return {"num_speculative_tokens": num_speculative_tokens, "context_window_size": context_window_size}
+    return {
+        "speculation": speculation,
+        "num_speculative_tokens": num_speculative_tokens,
+        "fallback_threshold": fallback_threshold,
+        "context_window_size": context_window_size,
+    }
 
 
 def batch_options(

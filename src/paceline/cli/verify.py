@@ -75,7 +75,7 @@ def _print_row(check: Check) -> None:
             check.machine.instruction_set,
             check.machine.num_threads,
             ",".join(setting.drafters) or "none",
-            setting.window,
+            setting.window if setting.costs is None else "auto",
             setting.batch_size,
             setting.prefill_chunk_size,
             check.cache,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from paceline.core import KvCacheType
 
 DrafterName = Literal["suffix", "ngram", "draft-model"]
+SpeculationSetting = Literal["auto", "fixed", "off"]
 
 DEFAULT_DRAFT_VOCAB_SIZE = 49152
 
@@ -21,7 +22,10 @@ class EngineConfig(BaseModel):
 
     `drafters` None means those that fit: suffix, and the draft model where one is given or the catalog names one.
     `suffix_store_tokens` bounds the recent outputs that the suffix drafter keeps to draft from, over all tenants (0:
-    none are kept; a token takes up to 200 bytes). `draft_vocab_size` is how many tokens, the most frequent ones, a
+    none are kept; a token takes up to 200 bytes). `speculation` is `auto` (drafters and windows are found by
+    measurement), `fixed` (always `num_speculative_tokens` tokens where there is a draft) or `off`;
+    `num_speculative_tokens` is the cap of every window. A drafter whose share of accepted tokens falls below
+    `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many tokens, the most frequent ones, a
     draft model can guess (None: all); `draft_weight_bits` what its weights are rounded to (None: as in the file).
     `num_threads` None means all cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of
     `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are stored (the draft model's too);
@@ -37,7 +41,9 @@ class EngineConfig(BaseModel):
     draft_weight_bits: Literal[4] | None = 4
     drafters: tuple[DrafterName, ...] | None = None
     suffix_store_tokens: int = Field(default=250_000, ge=0)
-    num_speculative_tokens: int = Field(default=7, ge=0, le=16)
+    speculation: SpeculationSetting = "auto"
+    num_speculative_tokens: int = Field(default=16, ge=0, le=16)
+    fallback_threshold: float | None = Field(default=None, ge=0, le=1)
     context_window_size: int = Field(default=4096, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
     num_threads: int | None = Field(default=None, ge=1)

@@ -4,8 +4,8 @@ No behaviour beyond derived properties; imports nothing else of Paceline.
 """
 
 from paceline.core.batch import Batch, Float32Array, Int32Array
-from paceline.core.draft import Draft, Plan, Verdict
-from paceline.core.engine_stats import EngineStats
+from paceline.core.draft import Calibration, Draft, Plan, Verdict
+from paceline.core.engine_stats import DrafterStats, EngineStats
 from paceline.core.model_config import (
     Activation,
     ActivationRounding,
@@ -23,7 +23,9 @@ __all__ = [
     "Activation",
     "ActivationRounding",
     "Batch",
+    "Calibration",
     "Draft",
+    "DrafterStats",
     "EngineStats",
     "FinishReason",
     "Float32Array",

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from paceline.core.output import TokenLogprob
 
+_MIN_CONFIDENCE = 0.02
+_MAX_CONFIDENCE = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a drafter's confidence has been worth: log-odds of acceptance are `slope` times its log-odds plus `bias`."""
+
+    slope: float = 1.0
+    bias: float = 0.0
+
+    def probability(self, confidence: float) -> float:
+        """Of acceptance; rises with the confidence, of which more than 0.98 counts as 0.98 (less than 0.02 as 0.02)."""
+        return 1.0 / (1.0 + math.exp(-self.slope * log_odds(confidence) - self.bias))
+
+
+def log_odds(confidence: float) -> float:
+    """Of a confidence kept within 0.02 and 0.98, so that no drafter is sure beyond correction."""
+    bounded = min(_MAX_CONFIDENCE, max(_MIN_CONFIDENCE, confidence))
+    return math.log(bounded / (1.0 - bounded))
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many tokens `drafter` may propose for one sequence in this step; window 0 is plain decoding.
+    """How many tokens `drafter` may propose for one sequence in this step; window 0 is plain decoding, and `reason`
+    says why.
 
-    `stop_below`: the drafter ends the draft where its confidence times the survival so far falls below this.
+    The survival of a node is the product of the probabilities of acceptance down to it, each of them its confidence
+    under `calibration` (None: as it is). A node whose survival is below `stop_below` is left out and ends the draft;
+    below a node at depth d whose survival is less than `deepen_above[d]` (where given) no further node is sought.
     """
 
     drafter: str
     window: int
     stop_below: float = 0.0
+    deepen_above: tuple[float, ...] = ()
+    calibration: Calibration | None = None
+    reason: str | None = None
+
+    def is_worth_deepening(self, num_nodes: int, survival: float) -> bool:
+        """Whether a chain of so many nodes is to go on below its last one."""
+        return num_nodes > len(self.deepen_above) or survival >= self.deepen_above[num_nodes - 1]
+
+    def probability(self, confidence: float) -> float:
+        """That a node of this confidence is accepted given that its parent was."""
+        return confidence if self.calibration is None else self.calibration.probability(confidence)
 
 
 @dataclass(frozen=True, slots=True)

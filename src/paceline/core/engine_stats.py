@@ -5,12 +5,29 @@ from __future__ import annotations
 import msgspec
 
 
+class DrafterStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One drafter's counters: drafts that were not empty, their tokens, and the time it took to propose.
+
+    `num_accepted_per_position[i]` counts drafts whose token at depth i was accepted.
+    """
+
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_accepted_per_position: tuple[int, ...] = ()
+    drafting_s: float = 0.0
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Gauges of now, and counters (all the others) since the engine started.
 
     `num_prefix_query_tokens` are prompt tokens looked up in the prefix cache, `num_prefix_hit_tokens` those found.
     `num_drafts` are sequences' steps with a draft that is not empty. `num_accepted_per_position[i]` counts drafts whose
-    token at depth i was accepted.
+    token at depth i was accepted, `num_drafts_per_size[n]` sequences' steps with a draft of n tokens, none included.
+    `num_sequence_steps` are those with a sampled token, and `num_decoded_tokens` what they committed. `decoding_s` is
+    the time of steps that could draft, `wasted_s` what drafts cost of which nothing was accepted, `lost_s` by how much
+    drafters cost more than they saved on ended sequences, and `plain_s` what plain decoding would have taken instead of
+    `compared_s`, as the cost model predicts (the last four are 0 without one).
     """
 
     num_running: int = 0
@@ -25,3 +42,22 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     num_accepted_per_position: tuple[int, ...] = ()
+    num_drafts_per_size: tuple[int, ...] = ()
+    num_sequence_steps: int = 0
+    num_decoded_tokens: int = 0
+    decoding_s: float = 0.0
+    wasted_s: float = 0.0
+    lost_s: float = 0.0
+    plain_s: float = 0.0
+    compared_s: float = 0.0
+    by_drafter: dict[str, DrafterStats] = {}
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Tokens committed per sequence and step, the target's own included; None before the first."""
+        return self.num_decoded_tokens / self.num_sequence_steps if self.num_sequence_steps else None
+
+    @property
+    def latency_reduction(self) -> float | None:
+        """1 - actual / predicted plain time; None where nothing was predicted."""
+        return 1.0 - self.compared_s / self.plain_s if self.plain_s else None

@@ -26,12 +26,13 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 class SpeculationStats(msgspec.Struct, frozen=True, kw_only=True):
     """What speculation did for a sequence so far: target steps, tokens drafted and accepted, in total and by
-    drafter."""
+    drafter. Where nothing was drafted, `reason` says why."""
 
     num_steps: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     by_drafter: dict[str, tuple[int, int]] = {}
+    reason: str | None = None
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):

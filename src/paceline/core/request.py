@@ -18,10 +18,11 @@ class SpeculationMode(enum.StrEnum):
 
 
 class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Per-request control of speculation; it never changes the text."""
+    """Per-request control of speculation; it never changes the text. `drafters` None allows all that run."""
 
     mode: SpeculationMode = SpeculationMode.AUTO
     max_window: int | None = None
+    drafters: tuple[str, ...] | None = None
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):

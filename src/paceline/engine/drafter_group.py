@@ -6,12 +6,14 @@ A drafter can only cost time, never a request: one that raises is logged and pro
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from paceline.core import Draft, Plan, Sequence, Verdict
-from paceline.speculation import Drafter
-from paceline.speculation.tree import cut
+from paceline.speculation import Drafter, Offer
+from paceline.speculation.drafter import CatchingUpDrafter
+from paceline.speculation.tree import best_first, cut
 
 NO_DRAFT = Draft()
 
@@ -19,16 +21,24 @@ _logger = logging.getLogger(__name__)
 
 
 class DrafterGroup:
-    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them."""
+    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them.
+
+    `seconds` is what each of them took to propose since `reset_seconds`.
+    """
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._followed: dict[Sequence, None] = {}
+        self.seconds: dict[str, float] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The drafters that work."""
         return tuple(self._drafters)
+
+    def reset_seconds(self) -> None:
+        """Starts to count anew."""
+        self.seconds = {}
 
     def follow(self, running: list[Sequence]) -> None:
         """Begins the sequences that are new among the running ones and ends those that are gone."""
@@ -41,20 +51,28 @@ class DrafterGroup:
         for drafter in list(self._drafters.values()):
             self._guard(drafter, partial(_exchange, drafter, gone, new))
 
-    def propose_free(self, sequences: list[Sequence], windows: list[int]) -> list[Draft]:
-        """The longest draft of any free drafter for each sequence, at most its window."""
-        best = [NO_DRAFT] * len(sequences)
-        for drafter in [drafter for drafter in self._drafters.values() if drafter.is_free]:
-            drafts = self._propose(drafter, sequences, [Plan(drafter.name, window) for window in windows])
-            best = [max(pair, key=len) for pair in zip(best, drafts, strict=True)]
-        return best
+    def offers(self, sequences: list[Sequence], windows: list[int]) -> list[Offer]:
+        """What each sequence can have, within its window: the drafts of the free drafters, the likeliest nodes of a
+        tree first, and of the other drafters what they have yet to read."""
+        if not sequences:
+            return []
+        drafts: list[list[Draft]] = [[] for _ in sequences]
+        missed: list[dict[str, int]] = [{} for _ in sequences]
+        for drafter in list(self._drafters.values()):
+            if drafter.is_free:
+                plans = [Plan(drafter.name, window) for window in windows]
+                for own, draft in zip(drafts, self._propose(drafter, sequences, plans), strict=True):
+                    if len(draft) > 0:
+                        own.append(best_first(draft))
+                continue
+            reader = drafter if isinstance(drafter, CatchingUpDrafter) else None
+            for counts, sequence in zip(missed, sequences, strict=True):
+                counts[drafter.name] = 0 if reader is None else reader.num_missed(sequence)
+        return [Offer(window, tuple(own), counts) for window, own, counts in zip(windows, drafts, missed, strict=True)]
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan], free_drafts: list[Draft]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer]) -> list[Draft]:
         """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named."""
-        drafts = [
-            cut(draft, plan.window) if draft.drafter == plan.drafter else NO_DRAFT
-            for draft, plan in zip(free_drafts, plans, strict=True)
-        ]
+        drafts = [_free_draft(offer, plan) for offer, plan in zip(offers, plans, strict=True)]
         for drafter in [drafter for drafter in self._drafters.values() if not drafter.is_free]:
             indices = [i for i, plan in enumerate(plans) if plan.drafter == drafter.name and plan.window > 0]
             chosen = self._propose(drafter, [sequences[i] for i in indices], [plans[i] for i in indices])
@@ -71,7 +89,9 @@ class DrafterGroup:
         if not sequences:
             return []
         drafts: list[Draft] = []
+        start_s = time.perf_counter()
         self._guard(drafter, lambda: drafts.extend(drafter.propose(sequences, plans)))
+        self.seconds[drafter.name] = self.seconds.get(drafter.name, 0.0) + time.perf_counter() - start_s
         if len(drafts) != len(sequences):
             return [NO_DRAFT] * len(sequences)
         return [cut(draft, plan.window) for draft, plan in zip(drafts, plans, strict=True)]
@@ -82,6 +102,13 @@ class DrafterGroup:
         except Exception:
             _logger.exception("drafter %s failed and is switched off", drafter.name)
             del self._drafters[drafter.name]
+
+
+def _free_draft(offer: Offer, plan: Plan) -> Draft:
+    for draft in offer.free_drafts:
+        if draft.drafter == plan.drafter:
+            return cut(draft, plan.window)
+    return NO_DRAFT
 
 
 def _exchange(drafter: Drafter, gone: list[Sequence], new: list[Sequence]) -> None:

@@ -176,6 +176,7 @@ class Engine:
     def stats(self) -> EngineStats:
         """Gauges of now and counters since the start."""
         scheduler, counters, acceptance = self._scheduler, self._scheduler.counters, self._acceptance
+        times = self._parts.controller.times
         return EngineStats(
             num_running=len(scheduler.running),
             num_waiting=scheduler.num_waiting,
@@ -185,10 +186,21 @@ class Engine:
             num_preemptions=counters.num_preemptions,
             num_prefix_query_tokens=counters.num_prefix_query_tokens,
             num_prefix_hit_tokens=counters.num_prefix_hit_tokens,
-            num_drafts=acceptance.num_drafts,
-            num_draft_tokens=acceptance.num_draft_tokens,
-            num_accepted_tokens=acceptance.num_accepted_tokens,
-            num_accepted_per_position=tuple(acceptance.accepted_per_position),
+            num_drafts=acceptance.total.num_drafts,
+            num_draft_tokens=acceptance.total.num_draft_tokens,
+            num_accepted_tokens=acceptance.total.num_accepted_tokens,
+            num_accepted_per_position=tuple(acceptance.total.accepted_per_position),
+            num_drafts_per_size=tuple(acceptance.num_per_size),
+            num_sequence_steps=acceptance.num_verdicts,
+            num_decoded_tokens=acceptance.num_committed,
+            decoding_s=times.step_s,
+            wasted_s=times.wasted_s,
+            lost_s=times.lost_s,
+            plain_s=times.plain_s,
+            compared_s=times.compared_s,
+            by_drafter={
+                name: counts.snapshot(times.drafting_s.get(name, 0.0)) for name, counts in acceptance.by_drafter.items()
+            },
         )
 
     def clear_prefix_cache(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paceline.core import Sequence, SpeculationStats
+from paceline.core import Sequence, SpeculationMode, SpeculationStats
 from paceline.engine.text_stream import TextStream
 from paceline.models.sampling import RowSampler
 
@@ -18,6 +18,7 @@ class Generation:
 
     `max_length` is the number of tokens, prompt included, at which it ends for length. `block_hashes` are those of the
     leading blocks of its table known to the prefix cache. `by_drafter` counts drafted and accepted tokens.
+    `reason` says why the latest step that could draft did not, or that none could.
     """
 
     sequence: Sequence
@@ -27,6 +28,7 @@ class Generation:
     block_hashes: list[bytes] = field(default_factory=list)
     num_preemptions: int = 0
     by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
+    reason: str | None = "no room"
 
     @property
     def max_window(self) -> int:
@@ -41,4 +43,12 @@ class Generation:
             num_draft_tokens=self.sequence.num_draft_tokens,
             num_accepted_tokens=self.sequence.num_accepted_tokens,
             by_drafter=dict(self.by_drafter),
+            reason=self._reason,
         )
+
+    @property
+    def _reason(self) -> str | None:
+        speculation = self.sequence.request.speculation
+        if speculation.mode is SpeculationMode.OFF or speculation.max_window == 0 or speculation.drafters == ():
+            return "request"
+        return None if self.sequence.num_draft_tokens else self.reason

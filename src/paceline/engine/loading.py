@@ -6,16 +6,36 @@ import logging
 import os
 from dataclasses import dataclass
 
-from paceline.checkpoint import GgufFile, ProgressListener, ResolvedModel, resolve_model, tokenizer_cache_dir
+from paceline.checkpoint import (
+    GgufFile,
+    ProgressListener,
+    ResolvedModel,
+    default_cache_dir,
+    resolve_model,
+    tokenizer_cache_dir,
+)
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import ActivationRounding
 from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
+from paceline.engine.profile import cached_profile
 from paceline.models import NativeModel, Slimming, ThreadPool, read_model_config
 from paceline.models.sampling import RowSampler
 from paceline.models.slimming import WHOLE
-from paceline.speculation import Drafter, DraftModelDrafter, FixedController, NgramDrafter, SuffixDrafter, Verifier
+from paceline.speculation import (
+    AdaptiveController,
+    Controller,
+    CostModel,
+    Drafter,
+    DraftModelDrafter,
+    FixedController,
+    Limits,
+    NgramDrafter,
+    StepCosts,
+    SuffixDrafter,
+    Verifier,
+)
 from paceline.tokenizer import Tokenizer
 
 DRAFT_MODEL: DrafterName = "draft-model"
@@ -27,11 +47,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, its vocabulary, and the name it goes by."""
+    """A model in memory, its vocabulary, and the name it goes by. `identity` changes with its file."""
 
     name: str
     model: NativeModel
     tokenizer: Tokenizer
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +80,21 @@ def load_engine_parts(config: EngineConfig) -> EngineParts:
     InsufficientMemoryError.
     """
     pair = load_pair(config)
-    return build_parts(pair, config, pair.drafter_names, _num_blocks(config, pair))
+    is_adaptive = config.speculation == "auto" and pair.drafter_names != ()
+    costs = measure_costs(pair, config) if is_adaptive else None
+    return build_parts(pair, config, pair.drafter_names, _num_blocks(config, pair), costs)
+
+
+def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
+    """What steps of this pair cost on this machine: measured once, then read from the cache. Replaces KV stores."""
+    drafters = {} if pair.draft is None else {DRAFT_MODEL: pair.draft}
+    return cached_profile(
+        default_cache_dir(os.environ),
+        (pair.target.identity, *(draft.identity for draft in drafters.values())),
+        config,
+        pair.target.model,
+        {name: draft.model for name, draft in drafters.items()},
+    )
 
 
 def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
@@ -89,9 +124,16 @@ def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> Lo
 
 
 def build_parts(
-    pair: LoadedPair, config: EngineConfig, drafter_names: tuple[DrafterName, ...], num_blocks: int
+    pair: LoadedPair,
+    config: EngineConfig,
+    drafter_names: tuple[DrafterName, ...],
+    num_blocks: int,
+    costs: StepCosts | None = None,
 ) -> EngineParts:
-    """What an engine with these drafters is made of; a draft model that is not among them stays out of it."""
+    """What an engine with these drafters is made of; a draft model that is not among them stays out of it.
+
+    With `costs` the engine finds drafters and windows itself, without them it always drafts as much as it may.
+    """
     samplers: dict[str, RowSampler] = {}
     draft = pair.draft if DRAFT_MODEL in drafter_names else None
     return EngineParts(
@@ -99,12 +141,18 @@ def build_parts(
         target=pair.target.model,
         tokenizer=pair.target.tokenizer,
         num_blocks=num_blocks,
-        controller=FixedController(config.num_speculative_tokens, DRAFT_MODEL if draft else None),
+        controller=_build_controller(config, DRAFT_MODEL if draft else None, costs),
         drafters=tuple(_build_drafters(config, drafter_names, draft, samplers, num_blocks)),
         samplers=samplers,
         verifier=Verifier(threads=pair.target.model.threads),
         draft_model_name=draft.name if draft else None,
     )
+
+
+def _build_controller(config: EngineConfig, model_drafter: str | None, costs: StepCosts | None) -> Controller:
+    if costs is None:
+        return FixedController(config.num_speculative_tokens, model_drafter)
+    return AdaptiveController(CostModel(costs), Limits(config.num_speculative_tokens, config.fallback_threshold))
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[DrafterName, ...]:
@@ -115,7 +163,7 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
     has_draft_model = config.draft_model is not None or default_draft_name is not None
     if config.drafters is not None and DRAFT_MODEL in config.drafters and not has_draft_model:
         raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
-    if config.num_speculative_tokens == 0:
+    if config.num_speculative_tokens == 0 or config.speculation == "off":
         return ()
     if config.drafters is not None:
         return config.drafters
@@ -152,7 +200,9 @@ def load_model(
         gguf.release_pages()
     weight_mib = model.weight_bytes / 2**20
     _logger.info("loaded %s (%s, %.0f MiB of weights)", resolved.name, model_config.architecture, weight_mib)
-    return LoadedModel(resolved.name, model, tokenizer)
+    status = resolved.path.stat()
+    identity = f"{resolved.path} {status.st_size} {status.st_mtime_ns}"
+    return LoadedModel(resolved.name, model, tokenizer, identity)
 
 
 def activation_rounding(config: EngineConfig, *, is_draft: bool) -> ActivationRounding | None:

@@ -35,6 +35,16 @@ class Schedule:
     spare_rows: int
 
     @property
+    def num_rows(self) -> int:
+        """Rows without drafts."""
+        return sum(item.num_rows for item in self.scheduled)
+
+    @property
+    def num_prompt_rows(self) -> int:
+        """Rows of sequences that may not draft: prompts, above all."""
+        return sum(item.num_rows for item in self.scheduled if item.max_window == 0)
+
+    @property
     def drafting(self) -> list[ScheduledSequence]:
         """Those that may have a draft."""
         return [item for item in self.scheduled if item.max_window > 0]

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from paceline.core import Draft, Float32Array, Plan, Verdict
+from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
 from paceline.engine.batch_builder import StepBatch, build_batch, compaction_moves
 from paceline.engine.commit import Commit
 from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup
 from paceline.engine.schedule import Schedule
 from paceline.engine.scheduler import Scheduler
 from paceline.models import Model
-from paceline.speculation import AcceptanceStats, Controller, Verifier
+from paceline.speculation import AcceptanceStats, Controller, Offer, StepOutcome, StepRoom, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +37,31 @@ class Stepper:
         start_s = time.perf_counter()
         schedule = self.scheduler.schedule()
         self.drafters.follow(self.scheduler.running)
-        plans, drafts = self._draft(schedule)
+        drafting = self._draft(schedule)
+        drafts = drafting.of_all(schedule)
         step_batch = build_batch(schedule.scheduled, drafts, self.target.kv.block_size)
         logits = self.target.forward(step_batch.batch)
         verdicts = self._verify(schedule, drafts, step_batch, logits)
         commits = self._commit(schedule, verdicts)
-        self._observe(schedule, plans, verdicts, time.perf_counter() - start_s)
+        self._observe(schedule, drafting, verdicts, time.perf_counter() - start_s)
         return commits
 
-    def _draft(self, schedule: Schedule) -> tuple[list[Plan], list[Draft]]:
-        """Plans of the sequences that may draft, and drafts of all scheduled ones."""
-        drafting = schedule.drafting
-        sequences = [item.sequence for item in drafting]
-        windows = [item.max_window for item in drafting]
-        free_drafts = self.drafters.propose_free(sequences, windows)
+    def _draft(self, schedule: Schedule) -> _Drafting:
+        """Lets the drafters of the sequences that may draft propose, as the controller plans."""
+        items = schedule.drafting
+        sequences = [item.sequence for item in items]
+        windows = [item.max_window for item in items]
+        self.drafters.reset_seconds()
+        offers = self.drafters.offers(sequences, windows)
+        room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
         plans = [
-            replace(plan, window=min(plan.window, window))
-            for plan, window in zip(
-                self.controller.plan(sequences, free_drafts, schedule.spare_rows), windows, strict=True
-            )
+            replace(plan, window=window) if plan.window > window else plan
+            for plan, window in zip(self.controller.plan(sequences, offers, room), windows, strict=True)
         ]
-        proposed = iter(self.drafters.propose(sequences, plans, free_drafts))
-        return plans, [next(proposed) if item.max_window > 0 else NO_DRAFT for item in schedule.scheduled]
+        drafts = self.drafters.propose(sequences, plans, offers)
+        for item, plan in zip(items, plans, strict=True):
+            item.generation.reason = plan.reason
+        return _Drafting(sequences, offers, plans, drafts, room)
 
     def _verify(
         self, schedule: Schedule, drafts: list[Draft], step_batch: StepBatch, logits: Float32Array
@@ -79,13 +82,42 @@ class Stepper:
             self.target.kv.move(moves)
         commits = self.scheduler.commit(schedule, verdicts)
         for commit, verdict in zip(commits, verdicts, strict=True):
-            self.acceptance.record(verdict.drafter, verdict.num_drafted, commit.num_accepted)
+            num_committed = len(commit.token_ids)
+            self.acceptance.record(verdict.drafter, verdict.num_drafted, commit.num_accepted, num_committed)
         return commits
 
-    def _observe(self, schedule: Schedule, plans: list[Plan], verdicts: list[Verdict], step_time_s: float) -> None:
+    def _observe(self, schedule: Schedule, drafting: _Drafting, verdicts: list[Verdict], step_time_s: float) -> None:
         sampled = list(zip(schedule.sampled, verdicts, strict=True))
         self.drafters.follow(self.scheduler.running)
         alive = [(item.sequence, verdict) for item, verdict in sampled if not item.sequence.is_finished]
         self.drafters.observe([sequence for sequence, _ in alive], [verdict for _, verdict in alive])
-        planned = [verdict for item, verdict in sampled if item.max_window > 0]
-        self.controller.observe(plans, planned, step_time_s)
+        if not drafting.sequences:
+            return
+        self.controller.observe(
+            StepOutcome(
+                sequences=drafting.sequences,
+                offers=drafting.offers,
+                plans=drafting.plans,
+                drafts=drafting.drafts,
+                verdicts=[verdict for item, verdict in sampled if item.max_window > 0],
+                room=drafting.room,
+                drafting_s=self.drafters.seconds,
+                target_s=step_time_s - sum(self.drafters.seconds.values()),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafting:
+    """The sequences of a step that may draft, and for each of them what was offered, planned and drafted."""
+
+    sequences: list[Sequence]
+    offers: list[Offer]
+    plans: list[Plan]
+    drafts: list[Draft]
+    room: StepRoom
+
+    def of_all(self, schedule: Schedule) -> list[Draft]:
+        """A draft for each scheduled sequence, empty where it may not draft."""
+        own = iter(self.drafts)
+        return [next(own) if item.max_window > 0 else NO_DRAFT for item in schedule.scheduled]

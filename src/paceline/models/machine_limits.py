@@ -5,7 +5,9 @@ The yardstick of benchmarks and of cost models. A shared machine drifts, so meas
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 from paceline import _native
 from paceline.core.errors import ConfigError
@@ -37,6 +39,13 @@ class MachineProbe:
     def measure(self) -> MachineLimits:
         """Blocks for about 0.1 s, and keeps all threads busy."""
         return MachineLimits(self._native.read_bytes_per_s(), self._native.multiply_adds_per_s(DOT_DURATION_S))
+
+
+def cpu_name() -> str:
+    """As Linux calls it, or the architecture's name."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def dot_product_sets() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ architecture is lies in `architectures`; this module only carries it over.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +167,12 @@ def default_activation_rounding(config: ModelConfig) -> ActivationRounding:
     """8 bits for a model that is wide enough not to show it, else 15."""
     is_wide = config.hidden_size >= MIN_EIGHT_BITS_WIDTH
     return ActivationRounding.EIGHT_BITS if is_wide else ActivationRounding.FIFTEEN_BITS
+
+
+def kernel_identity() -> str:
+    """Of the built core: what was measured with one build says little about another."""
+    status = Path(_native.__file__).stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def instruction_sets() -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Measures an engine in process on a workload: plain decoding and each drafter in turn, one request at a time.
+"""Measures an engine in process on a workload: plain decoding, each drafter with a fixed window, and automatic mode,
+one request at a time.
 
 Every task runs under all modes before the next task begins, so that a machine whose speed drifts treats them alike.
 The texts are compared too: a speed-up with another text would be none. Nothing here prints.
@@ -9,17 +10,30 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import SamplingParams
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
 from paceline.operations.provenance import Provenance, read_model_provenance, read_provenance
 from paceline.operations.workload import Task
+from paceline.speculation import AdaptiveController, Controller, CostModel, Limits
 
 PLAIN = "plain"
+AUTO = "auto"
+FIXED_WINDOWS = (3, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """One way to decode. `controller` plans in place of a fixed window, and learns from one task to the next."""
+
+    name: str
+    drafters: tuple[DrafterName, ...] = ()
+    window: int = 0
+    controller: Controller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +75,18 @@ class Bench:
 
     config: EngineConfig
     pair: LoadedPair
-    modes: tuple[tuple[str, tuple[DrafterName, ...]], ...]
+    modes: tuple[Mode, ...]
 
     @classmethod
-    def load(cls, config: EngineConfig) -> Bench:
-        """Modes: plain, each drafter alone, and all together. Raises what loading models raises."""
+    def load(cls, config: EngineConfig, windows: Sequence[int] = FIXED_WINDOWS) -> Bench:
+        """Modes: plain, each drafter alone with each window, and automatic. Raises what loading models raises."""
         pair = load_pair(config)
-        modes: list[tuple[str, tuple[DrafterName, ...]]] = [(PLAIN, ())]
-        modes += [(name, (name,)) for name in pair.drafter_names]
-        if len(pair.drafter_names) > 1:
-            modes.append(("+".join(pair.drafter_names), pair.drafter_names))
+        modes = [Mode(PLAIN)]
+        modes += [Mode(f"{name} {window}", (name,), window) for name in pair.drafter_names for window in windows]
+        if pair.drafter_names:
+            limits = Limits(config.num_speculative_tokens, config.fallback_threshold)
+            controller = AdaptiveController(CostModel(measure_costs(pair, config)), limits)
+            modes.append(Mode(AUTO, pair.drafter_names, config.num_speculative_tokens, controller))
         settings = {"max_batch_size": 1, "has_prefix_cache": False}
         return cls(config.model_copy(update=settings), pair, tuple(modes))
 
@@ -78,9 +94,9 @@ class Bench:
         """Greedy; `max_tokens` None takes each task's own."""
         for task in tasks:
             plain_token_ids: list[int] | None = None
-            for mode, drafters in self.modes:
+            for mode in self.modes:
                 limit = task.max_tokens if max_tokens is None else min(max_tokens, task.max_tokens)
-                token_ids, measurement = self._measure_one(task, mode, drafters, limit, plain_token_ids)
+                token_ids, measurement = self._measure_one(task, mode, limit, plain_token_ids)
                 plain_token_ids = token_ids if plain_token_ids is None else plain_token_ids
                 yield measurement
 
@@ -97,14 +113,9 @@ class Bench:
         )
 
     def _measure_one(
-        self,
-        task: Task,
-        mode: str,
-        drafters: tuple[DrafterName, ...],
-        max_tokens: int,
-        plain_token_ids: list[int] | None,
+        self, task: Task, mode: Mode, max_tokens: int, plain_token_ids: list[int] | None
     ) -> tuple[list[int], Measurement]:
-        engine = self._engine(drafters)
+        engine = self._engine(mode)
         prompt = engine.tokenizer.encode_chat(task.messages)
         start_s = time.perf_counter()
         outputs, times_s = [], []
@@ -112,14 +123,16 @@ class Bench:
             outputs.append(output)
             times_s.append(time.perf_counter() - start_s)
         last = outputs[-1]
-        if last.error is not None or set(engine.drafter_names) != set(drafters):
-            raise PacelineError(f"task {task.id} failed under {mode}: {last.error or 'a drafter was switched off'}")
+        if last.error is not None or set(engine.drafter_names) != set(mode.drafters):
+            raise PacelineError(
+                f"task {task.id} failed under {mode.name}: {last.error or 'a drafter was switched off'}"
+            )
         token_ids = [token_id for output in outputs for token_id in output.token_ids]
         num_later = len(token_ids) - len(outputs[0].token_ids)
         return token_ids, Measurement(
             task_id=task.id,
             task=task.task,
-            mode=mode,
+            mode=mode.name,
             num_prompt_tokens=len(prompt),
             num_tokens=len(token_ids),
             num_steps=last.speculation.num_steps,
@@ -131,9 +144,13 @@ class Bench:
             is_text_equal=plain_token_ids in (None, token_ids),
         )
 
-    def _engine(self, drafters: tuple[DrafterName, ...]) -> Engine:
+    def _engine(self, mode: Mode) -> Engine:
         num_blocks = -(-self.config.context_window_size // self.config.block_size)
-        return Engine.from_parts(self.config, build_parts(self.pair, self.config, drafters, num_blocks))
+        config = self.config.model_copy(update={"num_speculative_tokens": mode.window})
+        parts = build_parts(self.pair, config, mode.drafters, num_blocks)
+        if mode.controller is not None:
+            parts = replace(parts, controller=mode.controller)
+        return Engine.from_parts(config, parts)
 
 
 def summarize(measurements: Sequence[Measurement]) -> list[Summary]:

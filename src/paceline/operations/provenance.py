@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import paceline
+from paceline.models.machine_limits import cpu_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def read_provenance(
     """What this machine and installation are now."""
     return Provenance(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        cpu=_cpu_name(),
+        cpu=cpu_name(),
         num_cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         instruction_set=instruction_set,
@@ -70,12 +71,6 @@ def read_model_provenance(name: str, path: Path) -> ModelProvenance:
     """Reads the whole file for its checksum."""
     with path.open("rb") as file:
         return ModelProvenance(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
-
-
-def _cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _commit(directory: Path) -> str | None:

@@ -31,7 +31,7 @@ from paceline.operations.verify_plan import (
     VerificationPlan,
     make_plan,
 )
-from paceline.speculation import Verifier
+from paceline.speculation import StepCosts, Verifier
 from paceline.tokenizer import Tokenizer
 
 _GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, num_logprobs=0)
@@ -110,10 +110,15 @@ class _Run:
 
     @classmethod
     def of(
-        cls, config: EngineConfig, pair: LoadedPair, drafters: tuple[DrafterName, ...], verifier: RecordingVerifier
+        cls,
+        config: EngineConfig,
+        pair: LoadedPair,
+        drafters: tuple[DrafterName, ...],
+        verifier: RecordingVerifier,
+        costs: StepCosts | None = None,
     ) -> _Run:
         num_blocks = config.max_batch_size * -(-config.context_window_size // config.block_size)
-        parts = replace(build_parts(pair, config, drafters, num_blocks), verifier=verifier)
+        parts = replace(build_parts(pair, config, drafters, num_blocks, costs), verifier=verifier)
         return cls(Engine.from_parts(config, parts), verifier)
 
     def answers(self, requests: Iterable[Request]) -> dict[str, list[CommittedToken]]:
@@ -183,7 +188,7 @@ class Verification:
 
     def _check(self, pair: LoadedPair, machine: Machine, setting: Setting) -> Iterator[Check]:
         config = self._engine_config(setting, has_prefix_cache=True)
-        run = _Run.of(config, pair, setting.drafters, self._verifier(pair))
+        run = _Run.of(config, pair, setting.drafters, self._verifier(pair), setting.costs)
         for cache in ("cold", "warm"):
             before, start_s = run.engine.stats(), time.perf_counter()
             answers = run.answers(self._requests(setting))

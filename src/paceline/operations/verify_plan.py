@@ -1,7 +1,7 @@
 """What `verify` compares with plain decoding: prompts, and settings grouped by the machine they run on.
 
 A quick plan touches every drafter, a spread of windows, all batch sizes and every instruction set once; a full one
-takes every window of every drafter.
+takes every window of every drafter. Both add automatic mode, under made-up costs so that it is the same everywhere.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from paceline.config import DrafterName
+from paceline.speculation import DrafterCosts, RowTable, StepCosts
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
 CHUNK_SIZES = (256, 16, 64, 7)
@@ -19,6 +20,14 @@ NUM_RAW_PROMPTS = 1  # the first one is to be continued as it is, the others are
 ALL_WINDOWS = tuple(range(1, 17))
 FEW_WINDOWS = (1, 3, 7, 16)
 SCALAR = "scalar"
+
+CHEAP_DRAFTS = StepCosts(
+    RowTable((1, 64), (1.0, 1.1)), {"draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001)}
+)
+DEAR_DRAFTS = StepCosts(
+    RowTable((1, 4, 5, 16), (1.0, 1.1, 1.5, 2.5)),
+    {"draft-model": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01)},
+)
 
 PROMPTS = (
     'def fibonacci(n):\n    """Return the n-th Fibonacci number, n from 0."""\n    if n <',
@@ -48,7 +57,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One way to run the engine that must not change the text; `window` 0 is plain decoding."""
+    """One way to run the engine that must not change the text; `window` 0 is plain decoding. With `costs` the engine
+    plans by them, and `window` is the most that it may draft."""
 
     drafters: tuple[DrafterName, ...]
     window: int
@@ -56,6 +66,7 @@ class Setting:
     prefill_chunk_size: int
     num_prompts: int
     num_tokens: int
+    costs: StepCosts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +94,13 @@ def make_plan(
     num_prompts, num_tokens = (len(PROMPTS), 32) if is_full else (4, 16)
     best = Machine(instruction_sets[-1], max_threads)
     groups = _drafter_groups(drafters)
-    settings = _settings(groups, ALL_WINDOWS if is_full else FEW_WINDOWS, num_prompts, num_tokens)
-    plans = [MachinePlan(best, tuple(settings))]
+    settings = [*_settings(groups, ALL_WINDOWS if is_full else FEW_WINDOWS, num_prompts, num_tokens)]
+    plans = [MachinePlan(best, (*settings, *_automatic_settings(drafters, num_prompts, num_tokens)))]
     for machine in _other_machines(scope, best, instruction_sets):
         if machine.instruction_set == SCALAR:  # hundreds of times slower
-            settings = _settings(groups[-1:], (3,), 1, 4)
+            settings = [*_settings(groups[-1:], (3,), 1, 4)]
         else:
-            settings = _settings(groups, FEW_WINDOWS if is_full else (5,), 2, num_tokens // 2)
+            settings = [*_settings(groups, FEW_WINDOWS if is_full else (5,), 2, num_tokens // 2)]
         plans.append(MachinePlan(machine, tuple(settings)))
     return VerificationPlan(num_prompts, num_tokens, tuple(plans))
 
@@ -98,6 +109,20 @@ def _drafter_groups(drafters: tuple[DrafterName, ...]) -> list[tuple[DrafterName
     """None (plain decoding), each drafter alone, and all together."""
     alone: list[tuple[DrafterName, ...]] = [(drafter,) for drafter in drafters]
     return [(), *alone, *([drafters] if len(drafters) > 1 else [])]
+
+
+def _automatic_settings(drafters: tuple[DrafterName, ...], num_prompts: int, num_tokens: int) -> Iterator[Setting]:
+    """All drafters with the engine's own choices, as if drafts were cheap and as if they were dear."""
+    for batch_size, costs in ((1, CHEAP_DRAFTS), (3, CHEAP_DRAFTS), (8, DEAR_DRAFTS)) if drafters else ():
+        yield Setting(
+            drafters=drafters,
+            window=ALL_WINDOWS[-1],
+            batch_size=batch_size,
+            prefill_chunk_size=64,
+            num_prompts=num_prompts,
+            num_tokens=num_tokens,
+            costs=costs,
+        )
 
 
 def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ...]) -> Iterator[Machine]:

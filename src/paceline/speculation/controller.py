@@ -1,30 +1,77 @@
 """The `Controller` protocol: who drafts how many tokens in a step. `FixedController` always wants the same number.
 
-Limits that come from KV memory and context are the scheduler's.
+Limits that come from KV memory and context are the scheduler's. `adaptive` has the controller that decides by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paceline.core import Draft, Plan, Sequence, SpeculationMode, Verdict
+from paceline.speculation.accounting import SpeculationTimes
+
+NOT_ALLOWED = "request"
+NO_DRAFTER = "no drafter"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one sequence can have in this step: a draft of each free drafter that has one, and of each other drafter
+    how many tokens it must read first. `max_window` is the most nodes."""
+
+    max_window: int
+    free_drafts: tuple[Draft, ...] = ()
+    num_missed: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRoom:
+    """A step before its drafts: its rows, how many of them belong to prompts, and how many drafts may add."""
+
+    num_rows: int
+    num_prompt_rows: int
+    spare_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What became of the plans (parallel lists). `drafting_s` is each drafter's time, `target_s` that of all the rest.
+
+    `drafts` are what the target was shown; a plan with a window may have an empty one.
+    """
+
+    sequences: list[Sequence]
+    offers: list[Offer]
+    plans: list[Plan]
+    drafts: list[Draft]
+    verdicts: list[Verdict]
+    room: StepRoom
+    drafting_s: Mapping[str, float]
+    target_s: float
 
 
 class Controller(Protocol):
     """Spends a step's rows on drafts."""
 
-    def plan(self, sequences: list[Sequence], free_drafts: list[Draft], spare_rows: int) -> list[Plan]:
-        """One plan for each decoding sequence; window 0 is plain decoding. `free_drafts[i]` is what a free drafter
-        proposes already (it can be taken by naming its drafter), `spare_rows` the bound of all windows' sum."""
+    @property
+    def times(self) -> SpeculationTimes:
+        """Where the time of all steps with plans went."""
         ...
 
-    def observe(self, plans: list[Plan], verdicts: list[Verdict], step_time_s: float) -> None:
-        """Shows what became of the plans (parallel lists) and how long the whole step took."""
+    def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
+        """One plan for each decoding sequence; window 0 is plain decoding. A free draft is taken by naming its
+        drafter. The sum of all windows is at most `room.spare_rows`."""
+        ...
+
+    def observe(self, outcome: StepOutcome) -> None:
+        """Shows what became of the plans of one step."""
         ...
 
 
 class FixedController:
-    """Wants `num_speculative_tokens` for every sequence: a free draft where there is one, else from `model_drafter`.
+    """Wants `num_speculative_tokens` for every sequence: the longest free draft, else one of `model_drafter`.
 
     A window never exceeds what the request allows (`speculation`) and can still use (`max_tokens`). Where rows are
     short, the windows are levelled from the top.
@@ -33,21 +80,28 @@ class FixedController:
     def __init__(self, num_speculative_tokens: int, model_drafter: str | None) -> None:
         self._num_speculative_tokens = num_speculative_tokens
         self._model_drafter = model_drafter
+        self.times = SpeculationTimes()
 
-    def plan(self, sequences: list[Sequence], free_drafts: list[Draft], spare_rows: int) -> list[Plan]:
+    def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
         """Plans as the class says."""
-        wanted = [self._wanted(*pair) for pair in zip(sequences, free_drafts, strict=True)]
-        windows = level([plan.window for plan in wanted], spare_rows)
-        return [Plan(plan.drafter, window) for plan, window in zip(wanted, windows, strict=True)]
+        wanted = [self._wanted(*pair) for pair in zip(sequences, offers, strict=True)]
+        windows = level([plan.window for plan in wanted], room.spare_rows)
+        return [replace(plan, window=window) for plan, window in zip(wanted, windows, strict=True)]
 
-    def observe(self, plans: list[Plan], verdicts: list[Verdict], step_time_s: float) -> None:
+    def observe(self, outcome: StepOutcome) -> None:
         """Learns nothing."""
+        self.times.add(outcome.drafting_s, outcome.target_s)
 
-    def _wanted(self, sequence: Sequence, free_draft: Draft) -> Plan:
-        limit = usable_window(sequence, self._num_speculative_tokens)
-        if len(free_draft) > 0:
-            return Plan(free_draft.drafter, min(limit, len(free_draft)))
-        return Plan("none", 0) if self._model_drafter is None else Plan(self._model_drafter, limit)
+    def _wanted(self, sequence: Sequence, offer: Offer) -> Plan:
+        limit = min(usable_window(sequence, self._num_speculative_tokens), offer.max_window)
+        allowed = sequence.request.speculation.drafters
+        drafts = [draft for draft in offer.free_drafts if allowed is None or draft.drafter in allowed]
+        longest = max(drafts, key=len, default=None)
+        if longest is not None and len(longest) > 0:
+            return Plan(longest.drafter, min(limit, len(longest)))
+        if self._model_drafter is None or not (allowed is None or self._model_drafter in allowed):
+            return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
+        return Plan(self._model_drafter, limit)
 
 
 def usable_window(sequence: Sequence, num_speculative_tokens: int) -> int:

@@ -6,7 +6,7 @@ cannot change the text. One that owns a KV store owns that store's block manager
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from paceline.core import Draft, Plan, Sequence, Verdict
 
@@ -38,4 +38,13 @@ class Drafter(Protocol):
 
     def end(self, sequence: Sequence) -> None:
         """Forgets a sequence that finished, was aborted or lost its place; it can begin again."""
+        ...
+
+
+@runtime_checkable
+class CatchingUpDrafter(Protocol):
+    """A drafter that must read what it has not seen of a sequence before it can guess, and says how much that is."""
+
+    def num_missed(self, sequence: Sequence) -> int:
+        """Committed tokens still to be read before a draft can start, the last one not counted."""
         ...

@@ -1,35 +1,64 @@
-"""`AcceptanceStats`: how much was drafted and accepted, in total, by depth and by drafter."""
+"""`AcceptanceStats`: how much was drafted and accepted, in total, by depth, by size and by drafter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paceline.core import DrafterStats
+
 
 @dataclass(slots=True)
-class AcceptanceStats:
+class DraftCounts:
     """Counters since the start. `num_drafts` are drafts that were not empty; `accepted_per_position[i]` counts drafts
-    whose node at depth i was accepted; `by_drafter` holds (drafted, accepted) tokens."""
+    whose node at depth i was accepted."""
 
     num_drafts: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
-    by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def acceptance_rate(self) -> float | None:
         """Accepted tokens per drafted one; None before the first draft."""
         return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
 
-    def record(self, drafter: str, num_drafted: int, num_accepted: int) -> None:
-        """Counts one draft; an empty one is not counted."""
-        if num_drafted == 0:
-            return
+    def record(self, num_drafted: int, num_accepted: int) -> None:
+        """Counts one draft that is not empty."""
         self.num_drafts += 1
         self.num_draft_tokens += num_drafted
         self.num_accepted_tokens += num_accepted
         self.accepted_per_position += [0] * (num_accepted - len(self.accepted_per_position))
         for depth in range(num_accepted):
             self.accepted_per_position[depth] += 1
-        drafted, accepted = self.by_drafter.get(drafter, (0, 0))
-        self.by_drafter[drafter] = (drafted + num_drafted, accepted + num_accepted)
+
+    def snapshot(self, drafting_s: float) -> DrafterStats:
+        """The counters, and the time that proposing took."""
+        return DrafterStats(
+            num_drafts=self.num_drafts,
+            num_draft_tokens=self.num_draft_tokens,
+            num_accepted_tokens=self.num_accepted_tokens,
+            num_accepted_per_position=tuple(self.accepted_per_position),
+            drafting_s=drafting_s,
+        )
+
+
+@dataclass(slots=True)
+class AcceptanceStats:
+    """Counts of all drafts and of each drafter's. `num_verdicts` are sequences' steps with or without a draft,
+    `num_per_size[n]` those with a draft of n nodes, and `num_committed` their tokens."""
+
+    total: DraftCounts = field(default_factory=DraftCounts)
+    by_drafter: dict[str, DraftCounts] = field(default_factory=dict)
+    num_verdicts: int = 0
+    num_committed: int = 0
+    num_per_size: list[int] = field(default_factory=list)
+
+    def record(self, drafter: str, num_drafted: int, num_accepted: int, num_committed: int) -> None:
+        """Counts one verdict."""
+        self.num_verdicts += 1
+        self.num_committed += num_committed
+        self.num_per_size += [0] * (num_drafted + 1 - len(self.num_per_size))
+        self.num_per_size[num_drafted] += 1
+        if num_drafted > 0:
+            self.total.record(num_drafted, num_accepted)
+            self.by_drafter.setdefault(drafter, DraftCounts()).record(num_drafted, num_accepted)

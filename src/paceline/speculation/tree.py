@@ -28,3 +28,23 @@ def cut(draft: Draft, num_nodes: int) -> Draft:
     if num_nodes <= 0:
         return Draft()
     return Draft(draft.token_ids[:num_nodes], draft.parents[:num_nodes], draft.confidences[:num_nodes], draft.drafter)
+
+
+def best_first(draft: Draft) -> Draft:
+    """The same tree with its nodes in the order of falling survival, so that cutting it keeps the likeliest.
+
+    A parent comes before its children, being at least as likely and earlier in `draft`.
+    """
+    if draft.is_chain:
+        return draft
+    survivals: list[float] = []
+    for parent, confidence in zip(draft.parents, draft.confidences, strict=True):
+        survivals.append(confidence if parent is None else confidence * survivals[parent])
+    order = sorted(range(len(draft)), key=lambda node: -survivals[node])
+    place = {node: index for index, node in enumerate(order)}
+    return Draft(
+        tuple(draft.token_ids[node] for node in order),
+        tuple(None if (parent := draft.parents[node]) is None else place[parent] for node in order),
+        tuple(draft.confidences[node] for node in order),
+        draft.drafter,
+    )

@@ -79,4 +79,11 @@ def speculation_of(choices: list[Choice]) -> dict[str, Any]:
         "accepted": sum(choice.speculation.num_accepted_tokens for choice in choices),
         "tokens_per_step": round(num_tokens / num_steps, 3) if num_steps else 0.0,
         "by_drafter": {name: {"drafted": drafted[name], "accepted": accepted[name]} for name in drafted},
+        "reason": _reason(choices),
     }
+
+
+def _reason(choices: list[Choice]) -> str | None:
+    """Why nothing was drafted: the first choice's reason, where that holds for all of them."""
+    reasons = [choice.speculation.reason for choice in choices]
+    return None if None in reasons else next(iter(reasons), None)

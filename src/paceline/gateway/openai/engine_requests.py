@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
+from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
@@ -65,4 +65,8 @@ def _speculation(body: GenerationBody) -> SpeculationParams:
     options = body.speculation
     if options is None:
         return SpeculationParams()
-    return SpeculationParams(mode=SpeculationMode(options.mode), max_window=options.max_window)
+    return SpeculationParams(
+        mode=options.speculation_mode,
+        max_window=options.max_window,
+        drafters=None if options.drafters is None else tuple(options.drafters),
+    )

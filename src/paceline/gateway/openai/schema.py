@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from paceline.config import DrafterName
 from paceline.core import SpeculationMode
 from paceline.gateway.openai.field_types import LogitBias, MessageContent, Prompts, Seed, StopStrings, TopK, only
 
@@ -37,10 +38,11 @@ class ResponseFormat(_Strict):
 
 
 class SpeculationOptions(_Strict):
-    """Paceline's own: whether and how far to draft; never changes the text."""
+    """Paceline's own: whether, how far and with which drafters to draft; never changes the text."""
 
     mode: Literal["auto", "off"] = "auto"
     max_window: int | None = Field(default=None, ge=0)
+    drafters: list[DrafterName] | None = None
 
     @property
     def speculation_mode(self) -> SpeculationMode:

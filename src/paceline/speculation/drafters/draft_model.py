@@ -34,7 +34,7 @@ class _Guess:
     cache: _DraftCache
     sampler: RowSampler
     window: int
-    stop_below: float
+    plan: Plan
     token_ids: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
     survival: float = 1.0
@@ -50,13 +50,14 @@ class _Guess:
         return len(self.sequence.token_ids) + self.window - 1
 
     def push(self, token_id: int, confidence: float) -> bool:
-        """Takes one more token unless the draft would sink below `stop_below`; returns whether another can follow."""
-        self.survival *= confidence
-        if self.survival < self.stop_below:
+        """Takes one more token unless the plan ends the draft before it; returns whether another is to follow."""
+        self.survival *= self.plan.probability(confidence)
+        if self.survival < self.plan.stop_below:
             return False
         self.token_ids.append(token_id)
         self.confidences.append(confidence)
-        return len(self.token_ids) < self.window
+        num_nodes = len(self.token_ids)
+        return num_nodes < self.window and self.plan.is_worth_deepening(num_nodes, self.survival)
 
 
 class DraftModelDrafter:
@@ -110,6 +111,10 @@ class DraftModelDrafter:
             for guess in guesses
         ]
 
+    def num_missed(self, sequence: Sequence) -> int:
+        """Committed tokens before the last one that are still to be read before a draft can start."""
+        return len(sequence.token_ids) - self._caches[sequence.sequence_id].num_computed - 1
+
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Keeps the KV of drafted tokens that were committed and trims the rest."""
         for sequence in sequences:
@@ -136,7 +141,7 @@ class DraftModelDrafter:
         self._settle(sequence, cache)
         sampler = self._samplers[sequence.sequence_id]
         room = self._model.config.max_context - len(sequence.token_ids) + 1
-        guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan.stop_below)
+        guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan)
         if guess.window > 0 and self._blocks.can_grow(cache.block_table, guess.num_slots):
             self._blocks.grow(cache.block_table, guess.num_slots)
         else:

@@ -74,11 +74,12 @@ class NgramDrafter:
         match_length, end = found
         confidence = match_length / (match_length + 1)
         drafted: list[int] = []
-        survival = confidence
+        probability = plan.probability(confidence)
+        survival = probability
         while len(drafted) < plan.window and survival >= plan.stop_below:
             source = end + len(drafted)
             drafted.append(token_ids[source] if source < len(token_ids) else drafted[source - len(token_ids)])
-            survival *= confidence
+            survival *= probability
         return Draft.chain(drafted, self.name, [confidence] * len(drafted)) if drafted else Draft()
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:

@@ -1,0 +1,190 @@
+"""The start-up profile: what steps cost on this machine, by real forward passes of the loaded models.
+
+It takes under three seconds and is kept in the cache directory, keyed by everything that the times depend on. The
+models' KV stores are replaced, so it comes before an engine is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+import paceline
+from paceline.config import EngineConfig
+from paceline.core import Batch
+from paceline.models import NativeModel
+from paceline.models.machine_limits import cpu_name
+from paceline.models.native import kernel_identity
+from paceline.speculation import DrafterCosts, RowTable, StepCosts
+from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+
+TARGET_ROWS = (1, 2, 4, 6, 8, 12, 16, 24, 32)
+SEQUENCE_COUNTS = (1, 2, 4, 8, 16)
+TIME_LIMIT_S = 2.5
+_MAX_ROUNDS = 4
+_MOST_CONTEXT = 1008
+_BLOCK = 16
+_NUM_READ = 32
+_FEWEST = 2
+_FIRST_TOKEN = 16
+_MOST_KEPT = 64
+_FORMAT = 1
+
+
+class ModelProfile:
+    """The best times of one model's passes: a busy machine only ever adds time."""
+
+    def __init__(self, model: NativeModel, counts: tuple[int, ...], context: int, *, is_target: bool) -> None:
+        self._model = model
+        self._counts = counts
+        self._context = context
+        self._is_target = is_target
+        self._best: dict[tuple[int, int], float] = {}
+        self._read_s = math.inf
+        model.kv.allocate(_num_blocks())
+        self._pass_s(1, 0)
+
+    def measure(self, end_s: float) -> None:
+        """One round of all passes; after `end_s` no more than the first time needs."""
+        cases = [(count, 0) for count in self._counts] + [(1, self._context), (8, self._context)]
+        for case in cases:
+            if time.perf_counter() > end_s and len(self._best) >= _FEWEST:
+                return
+            self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
+        if not self._is_target:
+            batch = build_chain_batch(_chain(_NUM_READ, 0), _BLOCK)
+            self._read_s = min(self._read_s, _seconds(self._model, batch))
+
+    def table(self) -> RowTable:
+        """What was measured; the rest is left to extrapolation."""
+        rows = tuple(count for count in self._counts if (count, 0) in self._best)
+        context_s, row_context_s = self._context_slopes()
+        return RowTable(rows, tuple(self._best[count, 0] for count in rows), context_s, row_context_s)
+
+    def drafter_costs(self) -> DrafterCosts:
+        """Of the drafter that runs this model."""
+        missed_token_s = self._best[1, 0] if math.isinf(self._read_s) else self._read_s / _NUM_READ
+        return DrafterCosts(self.table(), missed_token_s)
+
+    def _pass_s(self, count: int, context: int) -> float:
+        """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
+        runs = _chain(count, context) if self._is_target else _singles(count, context)
+        batch = build_chain_batch(runs, _BLOCK)
+        return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
+
+    def _context_slopes(self) -> tuple[float, float]:
+        """Seconds for each position of context of a sequence, and of a row; 0 where it was not measured."""
+        context, best = self._context, self._best
+        if context == 0 or not {(1, context), (8, context), (8, 0)} <= best.keys():
+            return 0.0, 0.0
+        one = (best[1, context] - best[1, 0]) / context
+        eight = (best[8, context] - best[8, 0]) / context
+        row_s = max(0.0, (eight - one) / 7)
+        return max(0.0, one - row_s), row_s
+
+
+def profile(
+    target: NativeModel,
+    drafters: dict[str, NativeModel],
+    context_window_size: int,
+    time_limit_s: float = TIME_LIMIT_S,
+) -> StepCosts:
+    """Measures a target and the models of drafters by their drafters' names; blocks for the time limit at most, but
+    that each model has a few passes."""
+    end_s = time.perf_counter() + time_limit_s
+    context = max(0, min(_MOST_CONTEXT, (context_window_size - TARGET_ROWS[-1]) // _BLOCK * _BLOCK))
+    drafter_profiles = {
+        name: ModelProfile(model, SEQUENCE_COUNTS, context, is_target=False) for name, model in drafters.items()
+    }
+    target_profile = ModelProfile(target, TARGET_ROWS, context, is_target=True)
+    for number in range(_MAX_ROUNDS):
+        if number > 0 and time.perf_counter() > end_s:
+            break
+        for model_profile in (*drafter_profiles.values(), target_profile):
+            model_profile.measure(end_s)
+    costs = {name: model_profile.drafter_costs() for name, model_profile in drafter_profiles.items()}
+    return StepCosts(target_profile.table(), costs)
+
+
+def cached_profile(
+    directory: Path,
+    identities: tuple[str, ...],
+    config: EngineConfig,
+    target: NativeModel,
+    drafters: dict[str, NativeModel],
+) -> StepCosts:
+    """The profile of an earlier start under the same conditions, or a new one, which is kept.
+
+    `identities` are those of the model files. A cache that cannot be read or written is no error.
+    """
+    path = directory / "profiles" / f"{_key(identities, config, target)}.json"
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=StepCosts)
+    costs = profile(target, drafters, min(config.context_window_size, target.config.max_context))
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(costs))
+        unfinished.replace(path)
+        _remove_oldest(path.parent)
+    return costs
+
+
+def _remove_oldest(directory: Path) -> None:
+    files = sorted(directory.glob("*.json"), key=lambda file: file.stat().st_mtime)
+    for file in files[:-_MOST_KEPT]:
+        file.unlink(missing_ok=True)
+
+
+def _key(identities: tuple[str, ...], config: EngineConfig, target: NativeModel) -> str:
+    """Of everything that the times depend on."""
+    parts = (
+        _FORMAT,
+        paceline.__version__,
+        kernel_identity(),
+        identities,
+        target.instruction_set,
+        target.threads.num_threads,
+        config.kv_cache_type,
+        config.draft_vocab_size,
+        config.draft_weight_bits,
+        config.activation_bits,
+        (platform.node(), cpu_name(), len(os.sched_getaffinity(0))),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _num_blocks() -> int:
+    return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // _BLOCK) + SEQUENCE_COUNTS[-1]
+
+
+def _chain(num_rows: int, context: int) -> list[TokenRun]:
+    return [TokenRun(list(range(_num_blocks())), context, _token_ids(num_rows), needs_logits=True)]
+
+
+def _singles(num_sequences: int, context: int) -> list[TokenRun]:
+    """Sequences that share all but their last block."""
+    shared = list(range(context // _BLOCK))
+    return [
+        TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)
+        for index, token_id in enumerate(_token_ids(num_sequences))
+    ]
+
+
+def _token_ids(count: int) -> list[int]:
+    return list(range(_FIRST_TOKEN, _FIRST_TOKEN + count))
+
+
+def _seconds(model: NativeModel, batch: Batch) -> float:
+    start_s = time.perf_counter()
+    model.forward(batch)
+    return time.perf_counter() - start_s

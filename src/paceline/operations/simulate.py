@@ -1,0 +1,291 @@
+"""Replays acceptance traces under any cost model with the engine's own controllers, in virtual time.
+
+The text is the same under every setting, so differences between settings are exact, and what automatic mode loses
+against the best fixed setting (its regret) is free of the machine's noise. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
+from paceline.core import Sequence as EngineSequence
+from paceline.core.sequence import SequenceStatus
+from paceline.operations.trace import PromptTrace, Trace
+from paceline.speculation import (
+    AdaptiveController,
+    Controller,
+    CostModel,
+    FixedController,
+    Limits,
+    Offer,
+    StepCosts,
+    StepOutcome,
+    StepRoom,
+)
+from paceline.speculation.tree import best_first, child_by_token, cut
+
+MAX_WINDOW = 16
+FIXED_WINDOWS = (1, 2, 3, 5, 7, 10, 16)
+PLAIN = "plain"
+AUTO = "auto"
+_CHUNK = 256
+_SPARE_ROWS = 264
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How to draft: `drafter` None and window 0 is plain decoding; `is_auto` leaves both to the adaptive controller."""
+
+    name: str
+    drafter: str | None = None
+    window: int = 0
+    is_auto: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """One setting on some prompts. `wasted_share` is the part of time that went into drafts without any success,
+    `lost_share` that by which drafters cost more than they saved, each on its own answer."""
+
+    setting: str
+    task: str | None
+    num_tokens: int
+    num_steps: int
+    seconds: float
+    wasted_share: float
+    lost_share: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """All streams together."""
+        return self.num_tokens / self.seconds
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """One answer on its way."""
+
+    trace: PromptTrace
+    sequence: EngineSequence
+    num_missed: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, trace: PromptTrace, made_drafters: Sequence[str]) -> _Stream:
+        """After the first token, which comes from the prompt's pass."""
+        prompt = list(range(trace.num_prompt_tokens))
+        sampling = SamplingParams(max_tokens=len(trace.token_ids))
+        request = Request(request_id=trace.prompt_id, prompt_token_ids=prompt, sampling=sampling)
+        sequence = EngineSequence(request, 0, [*prompt, trace.token_ids[0]], status=SequenceStatus.RUNNING)
+        return cls(trace, sequence, dict.fromkeys(made_drafters, trace.num_prompt_tokens))
+
+    @property
+    def window(self) -> int:
+        """The most draft tokens that can still be of use."""
+        return max(0, min(MAX_WINDOW, len(self.trace.token_ids) - self.sequence.num_output_tokens - 1))
+
+    def proposal(self, drafter: str) -> Draft:
+        """What the drafter would guess now."""
+        return self.trace.proposals[drafter][self.sequence.num_output_tokens - 1].draft(drafter)
+
+    def verify(self, draft: Draft) -> Verdict:
+        """As the target would."""
+        future = self.trace.token_ids[self.sequence.num_output_tokens :]
+        children, path = child_by_token(draft), list[int]()
+        for token_id in future[:-1]:
+            child = children.get((path[-1] if path else None, token_id))
+            if child is None:
+                break
+            path.append(child)
+        return Verdict(tuple(path), tuple(future[: len(path)]), future[len(path)], (), len(draft), draft.drafter)
+
+    def commit(self, verdict: Verdict, made_by: str | None) -> None:
+        """Appends the tokens; who made the draft has read all of them but the last drafted one."""
+        self.sequence.token_ids += verdict.committed
+        for name in self.num_missed:
+            if name != made_by:
+                self.num_missed[name] += len(verdict.committed)
+            elif len(verdict.path) == verdict.num_drafted:
+                self.num_missed[name] += 1
+        if self.sequence.num_output_tokens == len(self.trace.token_ids):
+            self.sequence.status = SequenceStatus.FINISHED
+
+
+class Simulation:
+    """Replays prompts of one trace, `num_streams` at a time, with times that `costs` give."""
+
+    def __init__(self, trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> None:
+        self._trace = trace
+        self._clock = CostModel(costs)
+        self._num_streams = num_streams
+        self._made = [name for name in trace.made_drafters if name in costs.drafters]
+
+    def settings(self) -> list[Setting]:
+        """Plain, every drafter with every fixed window, and automatic."""
+        names = {name: None for prompt in self._trace.prompts for name in prompt.proposals}
+        fixed = [Setting(f"{name} {window}", name, window) for name in names for window in FIXED_WINDOWS]
+        return [Setting(PLAIN), *fixed, Setting(AUTO, is_auto=True)]
+
+    def replay(self, setting: Setting, prompts: Sequence[PromptTrace], task: str | None = None) -> Replay:
+        """All prompts, with a controller that knows nothing when it starts."""
+        controller = self._controller(setting)
+        waiting = list(prompts)[::-1]
+        running: list[_Stream] = []
+        seconds, num_steps, num_tokens = 0.0, 0, 0
+        while waiting or running:
+            while waiting and len(running) < self._num_streams:
+                running.append(_Stream.start(waiting.pop(), self._made))
+            before = sum(stream.sequence.num_output_tokens for stream in running)
+            seconds += self._step(controller, running, setting)
+            num_tokens += sum(stream.sequence.num_output_tokens for stream in running) - before
+            num_steps += 1
+            running = [stream for stream in running if not stream.sequence.is_finished]
+        return Replay(
+            setting=setting.name,
+            task=task,
+            num_tokens=num_tokens,
+            num_steps=num_steps,
+            seconds=seconds,
+            wasted_share=controller.times.wasted_share,
+            lost_share=controller.times.lost_share,
+        )
+
+    def _controller(self, setting: Setting) -> Controller:
+        if setting.is_auto:
+            return AdaptiveController(CostModel(self._clock.costs), Limits(MAX_WINDOW))
+        return FixedController(setting.window, setting.drafter if setting.drafter in self._made else None)
+
+    def _step(self, controller: Controller, streams: list[_Stream], setting: Setting) -> float:
+        """One step of all streams; returns its seconds."""
+        drafting = [stream for stream in streams if stream.window > 0]
+        sequences = [stream.sequence for stream in drafting]
+        offers = [self._offer(stream, setting) for stream in drafting]
+        room = StepRoom(len(streams), len(streams) - len(drafting), _SPARE_ROWS)
+        plans = controller.plan(sequences, offers, room)
+        drafts, drafting_s = self._draft(drafting, plans, offers)
+        context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)
+        target_s = self._clock.step_s(len(streams) + sum(map(len, drafts)), context)
+        verdicts = [stream.verify(draft) for stream, draft in zip(drafting, drafts, strict=True)]
+        for stream in streams:
+            if stream.window == 0:
+                stream.commit(stream.verify(Draft()), None)
+        for stream, verdict, plan in zip(drafting, verdicts, plans, strict=True):
+            stream.commit(verdict, plan.drafter if verdict.num_drafted else None)
+        controller.observe(
+            StepOutcome(
+                sequences=sequences,
+                offers=offers,
+                plans=plans,
+                drafts=drafts,
+                verdicts=verdicts,
+                room=room,
+                drafting_s=drafting_s,
+                target_s=target_s,
+            )
+        )
+        return target_s + sum(drafting_s.values())
+
+    def _offer(self, stream: _Stream, setting: Setting) -> Offer:
+        names = stream.trace.proposals if setting.is_auto else [setting.drafter] if setting.drafter else []
+        free = [best_first(stream.proposal(name)) for name in names if name not in self._made]
+        drafts = tuple(cut(draft, stream.window) for draft in free if len(draft) > 0)
+        return Offer(stream.window, drafts, {name: stream.num_missed[name] for name in names if name in self._made})
+
+    def _draft(
+        self, streams: list[_Stream], plans: list[Plan], offers: list[Offer]
+    ) -> tuple[list[Draft], dict[str, float]]:
+        """The drafts of all plans, and what making them takes."""
+        drafts = [
+            next((cut(draft, plan.window) for draft in offer.free_drafts if draft.drafter == plan.drafter), Draft())
+            for offer, plan in zip(offers, plans, strict=True)
+        ]
+        seconds: dict[str, float] = {}
+        for name in self._made:
+            users = [i for i, plan in enumerate(plans) if plan.drafter == name and plan.window > 0]
+            if users:
+                made, seconds[name] = self._make(name, [streams[i] for i in users], [plans[i] for i in users])
+                for index, draft in zip(users, made, strict=True):
+                    drafts[index] = draft
+        return drafts, seconds
+
+    def _make(self, name: str, streams: list[_Stream], plans: list[Plan]) -> tuple[list[Draft], float]:
+        """As a draft model does it: reads what it missed in chunks, those first who lack least, then guesses."""
+        budget, num_read = _CHUNK, 0
+        drafts = {id(stream): Draft() for stream in streams}
+        for stream, plan in sorted(zip(streams, plans, strict=True), key=lambda pair: pair[0].num_missed[name]):
+            count = min(stream.num_missed[name], budget)
+            budget -= count
+            num_read += count
+            stream.num_missed[name] -= count
+            if stream.num_missed[name] == 0 and budget > 0:
+                drafts[id(stream)] = _stopped(stream.proposal(name), plan)
+        ordered = [drafts[id(stream)] for stream in streams]
+        context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)
+        depths_s = (
+            self._clock.depth_s(name, sum(len(draft) > depth for draft in ordered), context)
+            for depth in range(max(map(len, ordered)))
+        )
+        return ordered, self._clock.catch_up_s(name, num_read) + sum(depths_s)
+
+
+def _stopped(draft: Draft, plan: Plan) -> Draft:
+    """A chain as far as a drafter would go that stops by itself."""
+    survival = 1.0
+    for depth, confidence in enumerate(draft.confidences[: plan.window]):
+        survival *= plan.probability(confidence)
+        if survival < plan.stop_below:
+            return cut(draft, depth)
+        if not plan.is_worth_deepening(depth + 1, survival):
+            return cut(draft, depth + 1)
+    return cut(draft, plan.window)
+
+
+def replay_all(trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> Iterator[Replay]:
+    """Every setting on every kind of task, then on all prompts."""
+    simulation = Simulation(trace, costs, num_streams=num_streams)
+    tasks = list(dict.fromkeys(prompt.task for prompt in trace.prompts))
+    for task in [*tasks, None]:
+        prompts = [prompt for prompt in trace.prompts if task in (None, prompt.task)]
+        for setting in simulation.settings():
+            yield simulation.replay(setting, prompts, task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regret:
+    """One kind of task (None: all): speed-ups over plain decoding, and what automatic mode loses against the best fixed
+    setting as a share of that one's speed; below 0 it gains."""
+
+    task: str | None
+    plain_tokens_per_s: float
+    auto_speed_up: float
+    best_fixed: str
+    best_fixed_speed_up: float
+    wasted_share: float
+    lost_share: float
+
+    @property
+    def regret(self) -> float:
+        """Share of the best fixed setting's speed."""
+        return 1.0 - self.auto_speed_up / self.best_fixed_speed_up
+
+
+def regrets(replays: Sequence[Replay]) -> list[Regret]:
+    """One for each kind of task, in order of appearance."""
+    result = []
+    for task in dict.fromkeys(replay.task for replay in replays):
+        own = {replay.setting: replay for replay in replays if replay.task == task}
+        plain, auto = own.pop(PLAIN), own.pop(AUTO)
+        best = max((plain, *own.values()), key=lambda replay: replay.tokens_per_s)
+        result.append(
+            Regret(
+                task=task,
+                plain_tokens_per_s=plain.tokens_per_s,
+                auto_speed_up=auto.tokens_per_s / plain.tokens_per_s,
+                best_fixed=best.setting,
+                best_fixed_speed_up=best.tokens_per_s / plain.tokens_per_s,
+                wasted_share=auto.wasted_share,
+                lost_share=auto.lost_share,
+            )
+        )
+    return result

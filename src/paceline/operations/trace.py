@@ -1,0 +1,77 @@
+"""Acceptance traces: what every drafter would have proposed at every position of a text that plain decoding gave.
+
+`trace_recorder` makes them with real models, `simulate` replays them. They are JSON.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from paceline.core import Draft
+from paceline.core.errors import UsageError
+from paceline.speculation import StepCosts
+
+Kind = TypeVar("Kind")
+
+
+class Proposal(msgspec.Struct, frozen=True, array_like=True):
+    """One draft; `parents` None is a chain."""
+
+    token_ids: list[int] = []
+    confidences: list[float] = []
+    parents: list[int | None] | None = None
+
+    @classmethod
+    def of(cls, draft: Draft) -> Proposal:
+        """A draft without its drafter's name, and its confidences to three digits."""
+        confidences = [round(confidence, 3) for confidence in draft.confidences]
+        return cls(list(draft.token_ids), confidences, None if draft.is_chain else list(draft.parents))
+
+    def draft(self, drafter: str) -> Draft:
+        """The draft."""
+        if self.parents is None:
+            return Draft.chain(self.token_ids, drafter, self.confidences)
+        return Draft(tuple(self.token_ids), tuple(self.parents), tuple(self.confidences), drafter)
+
+
+class PromptTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer: `proposals[drafter][i]` is what the drafter proposes once `token_ids[: i + 1]` are committed."""
+
+    prompt_id: str
+    task: str
+    num_prompt_tokens: int
+    token_ids: list[int]
+    proposals: dict[str, list[Proposal]]
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers of one target. `made_drafters` are those that run a model, and so have a price in `costs`, which are the
+    recording machine's."""
+
+    target: str
+    draft: str | None
+    made_drafters: list[str]
+    costs: StepCosts
+    prompts: list[PromptTrace]
+
+
+def read_trace(path: Path) -> Trace:
+    """Raises UsageError."""
+    return _read(path, Trace, "trace")
+
+
+def read_costs(path: Path) -> StepCosts:
+    """A cost model for `simulate`; raises UsageError."""
+    return _read(path, StepCosts, "cost model")
+
+
+def _read(path: Path, kind: type[Kind], word: str) -> Kind:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no {word} at {path}; name another file") from error
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"the {word} {path} cannot be read: {error}") from error

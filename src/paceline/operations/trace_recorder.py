@@ -1,0 +1,184 @@
+"""Records acceptance traces with real models: the plain text of each prompt, then every drafter along it.
+
+A draft model's chain at a position is a function of the text before it, bit for bit, so the chains of all positions are
+drawn together: the text's KV is computed once, and the chains hang below it as a tree's branches do, one pass for each
+depth over all of them. One thing is not as in serving: a slimmed draft model has met all tokens of the text before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paceline.config import EngineConfig
+from paceline.core import Batch, Plan, Request, SamplingParams
+from paceline.core import Sequence as EngineSequence
+from paceline.engine import Engine
+from paceline.engine.loading import DRAFT_MODEL, LoadedPair, build_parts, load_pair, measure_costs
+from paceline.models import Model, ThreadPool
+from paceline.models.sampling import RowSampler, sample_rows
+from paceline.operations.trace import PromptTrace, Proposal, Trace
+from paceline.operations.workload import Task
+from paceline.speculation import Drafter
+from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+
+MAX_WINDOW = 16
+LEAST_DEPTH = 7
+LEAST_SURVIVAL = 0.02
+_CHUNK = 256
+_ROWS_PER_PASS = 64
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The draft at one position: it follows the first `length` tokens of the text."""
+
+    length: int
+    first_slot: int
+    token_ids: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    survival: float = 1.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any setting could want another node: chains end once they are hopeless and longer than is usual."""
+        size = len(self.token_ids)
+        return size < MAX_WINDOW and (size < LEAST_DEPTH or self.survival >= LEAST_SURVIVAL)
+
+
+class ChainRecorder:
+    """Draws the chains of a draft model along a text."""
+
+    def __init__(self, model: Model, threads: ThreadPool | None) -> None:
+        self._model = model
+        self._threads = threads
+
+    def record(self, text: Sequence[int], num_prompt_tokens: int, sampler: RowSampler) -> list[Proposal]:
+        """What a draft-model drafter proposes after each output token but the last. `sampler` is the text's."""
+        block_size = self._model.kv.block_size
+        num_blocks = -(-len(text) // block_size)
+        lengths = range(num_prompt_tokens + 1, len(text))
+        self._model.kv.allocate(num_blocks + -(-len(lengths) * MAX_WINDOW // block_size))
+        table = list(range(num_blocks))
+        self._read(list(text[: len(text) - 1]), table)
+        chains = [_Chain(length, num_blocks * block_size + MAX_WINDOW * i) for i, length in enumerate(lengths)]
+        for first in range(0, len(chains), _ROWS_PER_PASS):
+            active = chains[first : first + _ROWS_PER_PASS]
+            while active:
+                self._deepen(active, text, table, sampler)
+                active = [chain for chain in active if chain.is_open]
+        return [Proposal(chain.token_ids, [round(value, 3) for value in chain.confidences]) for chain in chains]
+
+    def _read(self, text: list[int], table: list[int]) -> None:
+        for first in range(0, len(text), _CHUNK):
+            run = TokenRun(table, first, text[first : first + _CHUNK], needs_logits=True)
+            self._model.forward(build_chain_batch([run], self._model.kv.block_size))
+
+    def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: RowSampler) -> None:
+        """One more token for each chain. The text's own last token is read again, to the same K and V."""
+        logits = self._model.forward(self._batch(chains, text, table))
+        sampled = sample_rows(
+            logits,
+            list(range(len(chains))),
+            [sampler] * len(chains),
+            [chain.length + len(chain.token_ids) for chain in chains],
+            [chain.token_ids for chain in chains],
+            num_logprobs=[0] * len(chains),
+            threads=self._threads,
+        )
+        for chain, token_id, entry in zip(chains, sampled.token_ids, sampled.logprobs, strict=True):
+            confidence = math.exp(entry.logprob) if entry is not None else 0.0
+            chain.token_ids.append(0 if token_id is None else token_id)
+            chain.confidences.append(confidence)
+            chain.survival *= confidence
+
+    def _batch(self, chains: list[_Chain], text: Sequence[int], table: list[int]) -> Batch:
+        rows = [self._row(chain, text) for chain in chains]
+        num_rows = len(rows)
+        paths = [path for _, _, _, path in rows]
+        return Batch(
+            token_ids=np.array([token_id for token_id, _, _, _ in rows], np.int32),
+            positions=np.array([position for _, position, _, _ in rows], np.int32),
+            slots=np.array([slot for _, _, slot, _ in rows], np.int32),
+            sequence_indices=np.arange(num_rows, dtype=np.int32),
+            block_tables=np.repeat(np.array([table], np.int32), num_rows, axis=0),
+            path_slots=np.array([slot for path in paths for slot in path], np.int32),
+            path_offsets=np.cumsum([0, *map(len, paths)], dtype=np.int32),
+            logit_rows=np.arange(num_rows, dtype=np.int32),
+        )
+
+    def _row(self, chain: _Chain, text: Sequence[int]) -> tuple[int, int, int, list[int]]:
+        """Token, position, slot and path of the row whose logits a chain needs next."""
+        depth = len(chain.token_ids)
+        if depth == 0:
+            return text[chain.length - 1], chain.length - 1, chain.length - 1, []
+        path = [chain.first_slot + node for node in range(depth)]
+        return chain.token_ids[-1], chain.length + depth - 1, path[-1], path
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Loaded models, and what their steps cost here."""
+
+    config: EngineConfig
+    pair: LoadedPair
+
+    @classmethod
+    def load(cls, config: EngineConfig) -> Recorder:
+        """Raises what loading models raises."""
+        return cls(config.model_copy(update={"max_batch_size": 1, "has_prefix_cache": False}), load_pair(config))
+
+    def record(self, tasks: Sequence[Task], *, max_tokens: int | None = None) -> Trace:
+        """Greedy; answers of one token are left out. Blocks for all of it."""
+        costs = measure_costs(self.pair, self.config)
+        prompts = [trace for task in tasks for trace in self._record_one(task, max_tokens)]
+        return Trace(
+            target=self.pair.target.name,
+            draft=self.pair.draft.name if self.pair.draft else None,
+            made_drafters=[DRAFT_MODEL] if self.pair.draft else [],
+            costs=costs,
+            prompts=prompts,
+        )
+
+    def _record_one(self, task: Task, max_tokens: int | None) -> Iterator[PromptTrace]:
+        num_blocks = -(-self.config.context_window_size // self.config.block_size)
+        parts = build_parts(self.pair, self.config, self.pair.drafter_names, num_blocks)
+        engine = Engine.from_parts(self.config, build_parts(self.pair, self.config, (), num_blocks))
+        prompt = engine.tokenizer.encode_chat(task.messages)
+        limit = task.max_tokens if max_tokens is None else min(max_tokens, task.max_tokens)
+        sampling = SamplingParams(max_tokens=limit, temperature=0.0)
+        [completion] = engine.generate([prompt], sampling)
+        if len(completion.token_ids) < 2:
+            return
+        request = Request(request_id=task.id, prompt_token_ids=prompt, sampling=sampling)
+        proposals = {
+            drafter.name: list(_along(drafter, request, completion.token_ids))
+            for drafter in parts.drafters
+            if drafter.is_free
+        }
+        if self.pair.draft is not None:
+            vocab_size = self.pair.target.model.config.vocab_size
+            sampler = RowSampler(sampling, vocab_size=vocab_size, prompt_token_ids=prompt, seed=0)
+            recorder = ChainRecorder(self.pair.draft.model, self.pair.draft.model.threads)
+            proposals[DRAFT_MODEL] = recorder.record([*prompt, *completion.token_ids], len(prompt), sampler)
+        yield PromptTrace(
+            prompt_id=task.id,
+            task=task.task,
+            num_prompt_tokens=len(prompt),
+            token_ids=completion.token_ids,
+            proposals=proposals,
+        )
+
+
+def _along(drafter: Drafter, request: Request, answer: Sequence[int]) -> Iterator[Proposal]:
+    """A free drafter's proposals after each token of the answer but the last, with the text up to there as it grows."""
+    sequence = EngineSequence(request, 0, list(request.prompt_token_ids))
+    drafter.begin(sequence)
+    for token_id in answer[:-1]:
+        sequence.token_ids.append(token_id)
+        [draft] = drafter.propose([sequence], [Plan(drafter.name, MAX_WINDOW)])
+        yield Proposal.of(draft)
+    drafter.end(sequence)

@@ -1,0 +1,194 @@
+"""`AdaptiveController`: spends each step's rows where they bring the most tokens per second, and nothing where no draft
+pays.
+
+It joins the parts: `cost_model` says what rows and depths cost, `candidates` what drafts are likely to bring, `options`
+who may draft at all, `planner` chooses, `probing` bounds the price of errors. docs/architecture.md describes the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from paceline.core import Plan, Sequence
+from paceline.speculation.accounting import SpeculationTimes
+from paceline.speculation.billing import Bill, make_bill
+from paceline.speculation.candidates import Portfolio, SequenceHistory
+from paceline.speculation.controller import Offer, StepOutcome, StepRoom, level, usable_window
+from paceline.speculation.cost_model import CostModel
+from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
+from paceline.speculation.planner import best_plan
+
+_SPEED_MEMORY = 0.95
+_FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
+_NUM_FIRST_STEPS = 10
+
+
+class AdaptiveController:
+    """Plans by measured costs and measured acceptance.
+
+    Window 0 is a normal outcome. A drafter with a price starts on a sequence once what it would have brought so far is
+    a part of the price, and what it will bring repays it. One that is off is probed, within 1 % of all time.
+    """
+
+    def __init__(self, costs: CostModel, limits: Limits) -> None:
+        self._times = SpeculationTimes()
+        self.costs = costs
+        self._limits = limits
+        self._portfolio = Portfolio()
+        self._chooser = OptionChooser(self._portfolio, costs, limits)
+        self._histories: dict[Sequence, SequenceHistory] = {}
+        self._step = 0
+        self._tokens_s = 0.0
+        self._spent_s = 0.0
+        self._situation = Situation.empty()
+
+    @property
+    def times(self) -> SpeculationTimes:
+        """Where the time of all steps with plans went; what was lost is counted when a sequence has ended."""
+        self._forget_ended()
+        return self._times
+
+    @property
+    def speed_up(self) -> float:
+        """Tokens per second over those of plain decoding, of late, as the cost model sees it; at least 1."""
+        return max(1.0, self._tokens_s / self._spent_s) if self._spent_s else 1.0
+
+    def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
+        """One plan for each sequence; what pays best together."""
+        if not sequences:
+            return []
+        self._step += 1
+        if len(self._histories) > len(sequences):
+            self._forget_ended()
+        limits = [
+            min(usable_window(sequence, self._limits.num_speculative_tokens), offer.max_window)
+            for sequence, offer in zip(sequences, offers, strict=True)
+        ]
+        situation = self._situate(sequences, offers, room, min(room.spare_rows, sum(limits)))
+        self._situation = situation
+        options = [
+            self._chooser.options(sequence, self._history(sequence), offer, limit, situation)
+            for sequence, offer, limit in zip(sequences, offers, limits, strict=True)
+        ]
+        choices = best_plan([option.candidates for option in options], situation.steps_s, situation.rate)
+        plans = self._chooser.plans(options, choices, limits, situation)
+        windows = level([plan.window for plan in plans], room.spare_rows)
+        return [
+            plan if plan.window == window else replace(plan, window=window)
+            for plan, window in zip(plans, windows, strict=True)
+        ]
+
+    def observe(self, outcome: StepOutcome) -> None:
+        """Learns from one step: costs, acceptance, balances."""
+        if not outcome.sequences:
+            return
+        num_drafted = sum(map(len, outcome.drafts))
+        situation = self._situation
+        if outcome.room.num_prompt_rows == 0:
+            self.costs.refine_step(outcome.room.num_rows + num_drafted, situation.context, outcome.target_s)
+        self._refine_drafters(outcome, situation)
+        bill = make_bill(outcome, situation.steps_s, situation.plain_s, self.costs.common_factor)
+        self._keep_times(outcome, bill)
+        for index in range(len(outcome.sequences)):
+            self._learn(outcome, index, bill)
+
+    def _situate(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom, num_extra: int) -> Situation:
+        num_sequences = len(sequences)
+        context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
+        plain_s = self.costs.step_s(num_sequences, context)
+        if self._spent_s == 0.0:
+            self._spent_s = _NUM_FIRST_STEPS * plain_s
+            self._tokens_s = _FIRST_SPEED_UP * self._spent_s
+        steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
+        return Situation(
+            step=self._step,
+            num_sequences=num_sequences,
+            context=context,
+            steps_s=steps_s,
+            row_s=early_row_s(steps_s),
+            plain_s=plain_s,
+            rate=self.speed_up * num_sequences / plain_s,
+            num_ready=_count_ready(offers),
+        )
+
+    def _history(self, sequence: Sequence) -> SequenceHistory:
+        history = self._histories.get(sequence)
+        if history is None:
+            history = self._histories[sequence] = SequenceHistory()
+        return history
+
+    def _forget_ended(self) -> None:
+        """Takes in how long sequences became that have ended, and what drafters lost on them."""
+        for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
+            self._chooser.lengths.finished(sequence)
+            self._times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
+
+    def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
+        """Compares each drafter's time with what its passes should have taken, where it read little besides."""
+        for name, measured_s in outcome.drafting_s.items():
+            if not self.costs.has_price(name):
+                continue
+            asked = [i for i, plan in enumerate(outcome.plans) if plan.drafter == name and plan.window > 0]
+            sizes = sorted((len(outcome.drafts[i]) for i in asked), reverse=True)
+            num_missed = sum(outcome.offers[i].num_missed.get(name, 0) for i in asked)
+            if not sizes or sizes[0] == 0 or num_missed > SMALL_CATCH_UP:
+                continue
+            predicted_s = self.costs.catch_up_s(name, num_missed) + sum(
+                self.costs.depth_s(name, sum(size > depth for size in sizes), situation.context)
+                for depth in range(sizes[0])
+            )
+            self.costs.refine_drafter(name, predicted_s, measured_s)
+
+    def _keep_times(self, outcome: StepOutcome, bill: Bill) -> None:
+        self._times.add(outcome.drafting_s, outcome.target_s)
+        self._times.wasted_s += bill.wasted_s * self.costs.common_factor
+        num_tokens = sum(len(verdict.committed) for verdict in outcome.verdicts)
+        worth_s = num_tokens * self._situation.plain_s / len(outcome.sequences)
+        if outcome.room.num_prompt_rows == 0:
+            self._times.plain_s += worth_s * self.costs.common_factor
+            self._times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
+        self._tokens_s = self._tokens_s * _SPEED_MEMORY + worth_s
+        steady_s = self._situation.plain_s + bill.extra_s - self._reading_s(outcome)
+        self._spent_s = self._spent_s * _SPEED_MEMORY + steady_s
+        self._chooser.budget.total_s += self._situation.plain_s + bill.extra_s
+
+    def _reading_s(self, outcome: StepOutcome) -> float:
+        """Seconds that drafters took to read whole texts, which they do once."""
+        return sum(
+            self.costs.catch_up_s(plan.drafter, num_missed)
+            for plan, offer in zip(outcome.plans, outcome.offers, strict=True)
+            if plan.window > 0 and (num_missed := offer.num_missed.get(plan.drafter, 0)) > SMALL_CATCH_UP
+        )
+
+    def _learn(self, outcome: StepOutcome, index: int, bill: Bill) -> None:
+        """From one sequence's drafts, all of them, and what they cost and saved."""
+        history = self._history(outcome.sequences[index])
+        plan, draft, committed = outcome.plans[index], outcome.drafts[index], outcome.verdicts[index].committed
+        for free in outcome.offers[index].free_drafts:
+            own = history.of(free.drafter)
+            num_right = self._portfolio.learn_free(free, own, committed)
+            if own.guard.is_pausing(self._step):
+                own.guard.watch(num_right)
+        if plan.window == 0:
+            return
+        own = history.of(plan.drafter)
+        own.net_s += bill.saved_s[index]
+        is_made = self.costs.has_price(plan.drafter)
+        if len(draft) == 0:
+            return
+        history.latest = plan.drafter
+        if is_made:
+            self._portfolio.learn_made(draft, plan.window, own, committed)
+        self._portfolio.of(plan.drafter).count(len(draft), len(outcome.verdicts[index].path))
+        if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
+            own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
+        if own.is_probing:
+            own.is_probing = False
+            own.patience.record(bill.saved_s[index] > 0.0)
+            self._chooser.budget.spent_s += max(0.0, -bill.saved_s[index])
+
+
+def _count_ready(offers: list[Offer]) -> Counter[str]:
+    """Sequences that each drafter with a price has read."""
+    return Counter(name for offer in offers for name, missed in offer.num_missed.items() if missed <= SMALL_CATCH_UP)

@@ -1,0 +1,42 @@
+"""`Bill`: what the drafts of one step cost and saved, by sequence, in the cost model's seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.speculation.controller import StepOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """`saved_s[i]` is what plain decoding would have taken for sequence i's accepted draft tokens, less what its draft
+    cost. `extra_s` is what all drafts cost, `wasted_s` the part of the drafts of which nothing was accepted."""
+
+    saved_s: list[float]
+    extra_s: float
+    wasted_s: float
+
+
+def make_bill(outcome: StepOutcome, steps_s: list[float], plain_s: float, common_factor: float) -> Bill:
+    """The bill of one step, whose target pass takes `steps_s[n]` with n draft rows, and `plain_s` without any row but
+    one for each sequence.
+
+    Rows are paid by node. A drafter's measured time, over `common_factor`, is shared by the sequences it drafted for;
+    that of a free one, which always proposes, by all sequences.
+    """
+    num_sequences = len(outcome.sequences)
+    num_nodes = sum(map(len, outcome.drafts))
+    row_s = (steps_s[min(num_nodes, len(steps_s) - 1)] - steps_s[0]) / max(1, num_nodes)
+    users = [plan.drafter if plan.window > 0 else None for plan in outcome.plans]
+    saved_s: list[float] = []
+    wasted_s = 0.0
+    for user, draft, verdict in zip(users, outcome.drafts, outcome.verdicts, strict=True):
+        cost_s = row_s * len(draft)
+        for name, measured_s in outcome.drafting_s.items():
+            is_free = name not in outcome.offers[0].num_missed
+            if is_free or name == user:
+                cost_s += measured_s / common_factor / (num_sequences if is_free else users.count(name))
+        saved_s.append(len(verdict.path) * plain_s / num_sequences - cost_s)
+        wasted_s += cost_s if not verdict.path else 0.0
+    extra_s = row_s * num_nodes + sum(outcome.drafting_s.values()) / common_factor
+    return Bill(saved_s, extra_s, wasted_s)

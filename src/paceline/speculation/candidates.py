@@ -1,0 +1,155 @@
+"""What the adaptive controller knows of drafters and sequences, and the candidates for the planner made of that.
+
+`Portfolio` learns from every draft, shown to the target or not; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+
+from paceline.core import Calibration, Draft
+from paceline.speculation.acceptance import (
+    ConfidenceModel,
+    DepthModel,
+    Expectation,
+    SequenceBias,
+    expect,
+    judge,
+    survivals,
+)
+from paceline.speculation.planner import Candidate
+from paceline.speculation.probing import Guard, Patience
+
+LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
+_FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
+_RATE_MEMORY = 0.98
+_FIRST_REACH = 4
+
+
+@dataclass(slots=True)
+class DrafterHistory:
+    """One drafter over all sequences."""
+
+    confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
+    depths: DepthModel = field(default_factory=DepthModel)
+    num_drafted: float = 0.0
+    num_accepted: float = 0.0
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted tokens per drafted one, of late; None before the first."""
+        return self.num_accepted / self.num_drafted if self.num_drafted else None
+
+    def count(self, num_drafted: int, num_accepted: int) -> None:
+        """Takes in one draft."""
+        self.num_drafted = self.num_drafted * _RATE_MEMORY + num_drafted
+        self.num_accepted = self.num_accepted * _RATE_MEMORY + num_accepted
+
+
+@dataclass(slots=True)
+class OwnHistory:
+    """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
+    success makes more room. `net_s` is what it saved less what it cost, `forgone` what it could have brought while off,
+    in tokens; `is_started` says that reading the text was found to pay."""
+
+    bias: SequenceBias = field(default_factory=SequenceBias)
+    depths: DepthModel = field(default_factory=DepthModel.of_sequence)
+    guard: Guard = field(default_factory=Guard)
+    patience: Patience = field(default_factory=Patience)
+    reach: int = _FIRST_REACH
+    net_s: float = 0.0
+    forgone: float = 0.0
+    is_started: bool = False
+    is_probing: bool = False
+
+    def succeed(self, num_accepted: int) -> None:
+        """Makes room for more than that."""
+        self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
+
+
+@dataclass(slots=True)
+class SequenceHistory:
+    """One sequence: its drafters by name, the one that drafted last, and what free drafts have been worth to it of
+    late, in tokens a step."""
+
+    drafters: dict[str, OwnHistory] = field(default_factory=dict)
+    latest: str | None = None
+    free_worth: float = 0.0
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds by which drafters cost more than they saved."""
+        return sum(max(0.0, -own.net_s) for own in self.drafters.values())
+
+    def of(self, drafter: str) -> OwnHistory:
+        """The drafter's, new where it has none."""
+        own = self.drafters.get(drafter)
+        if own is None:
+            own = self.drafters[drafter] = OwnHistory()
+        return own
+
+
+class Portfolio:
+    """The histories of all drafters."""
+
+    def __init__(self) -> None:
+        self._drafters: dict[str, DrafterHistory] = {}
+
+    def of(self, drafter: str) -> DrafterHistory:
+        """The drafter's, new where it has none."""
+        history = self._drafters.get(drafter)
+        if history is None:
+            history = self._drafters[drafter] = DrafterHistory()
+        return history
+
+    def calibration(self, drafter: str, own: OwnHistory) -> Calibration:
+        """What the drafter's confidence is worth on this sequence."""
+        return self.of(drafter).confidence.calibration(own.bias)
+
+    def free_candidate(self, draft: Draft, own: OwnHistory, limit: int) -> Candidate:
+        """A draft that exists, cut to `limit` nodes and to those that have a chance."""
+        gains: list[float] = []
+        lowest = 1.0
+        for survival in survivals(draft, self.calibration(draft.drafter, own))[:limit]:
+            lowest = min(lowest, survival)
+            if lowest < LEAST_SURVIVAL:
+                break
+            gains.append(lowest)
+        return Candidate(draft.drafter, gains)
+
+    def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
+        """Of a draft that is still to be made."""
+        return expect(own.depths, self.of(drafter).depths, _FIRST_GUESS, limit)
+
+    def learn_free(self, draft: Draft, own: OwnHistory, committed: Tokens[int]) -> int:
+        """Takes in a draft that existed before the plan; returns how many of its tokens were right."""
+        judgements = judge(draft, committed)
+        model = self.of(draft.drafter).confidence
+        for judgement in judgements:
+            model.learn(judgement, own.bias)
+        num_right = sum(judgement.is_accepted for judgement in judgements)
+        own.succeed(num_right)
+        return num_right
+
+    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
+        """Takes in a draft that was made for a plan of `window` nodes."""
+        self.learn_free(draft, own, committed)
+        self.of(draft.drafter).depths.learn(draft, window, committed)
+        own.depths.learn(draft, window, committed)
+
+
+def made_candidate(
+    drafter: str, expectation: Expectation, shared_s: float, own_s: float, row_s: float, rate: float, price_s: float
+) -> Candidate:
+    """A draft that is still to be made: a depth costs `shared_s` for all sequences and `own_s` for each.
+
+    A drafter that stops by itself spends nothing on the depths below, which counts as a gain here.
+    """
+    node_price = rate * (shared_s + own_s + row_s)
+    gains: list[float] = []
+    for accepted, drafted in zip(expectation.accepted, expectation.drafted, strict=True):
+        if accepted < LEAST_SURVIVAL:
+            break
+        gains.append(min(gains[-1] if gains else 1.0, accepted + (1.0 - drafted) * node_price))
+    return Candidate(drafter, gains, node_s=own_s, price_s=price_s, depth_s=shared_s)

@@ -1,0 +1,301 @@
+"""Which drafters a sequence may have in a step, as candidates for the planner, and from its choices to plans.
+
+Here is decided who starts reading a text, who is probed, who pauses, and why nothing is drafted where nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as List
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+from paceline.core import Calibration, Plan, Sequence
+from paceline.speculation.candidates import OwnHistory, Portfolio, SequenceHistory, made_candidate
+from paceline.speculation.controller import NO_DRAFTER, NOT_ALLOWED, Offer
+from paceline.speculation.cost_model import CostModel
+from paceline.speculation.lengths import ExpectedLengths
+from paceline.speculation.planner import Candidate, Choice
+from paceline.speculation.probing import ProbeBudget
+
+DOES_NOT_PAY = "does not pay"
+FALLBACK = "fallback_threshold"
+
+SMALL_CATCH_UP = 48  # tokens; more than this must be repaid over the steps to come
+_RUN_LENGTH = 4  # steps that a drafter is expected to be used for once it has caught up
+_REPAYMENT = 1.25
+_REGRET_SHARE = 0.4  # of the price of starting that must have been forgone first
+_FREE_WORTH_MEMORY = 0.9
+_INCUMBENT_BONUS = 1.03
+_PROBE_WINDOW = 4
+_ROWS_AHEAD = 4
+_FALLBACK_PERIOD = 64
+_MOST_STOP = 0.5
+_MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
+_LEAST_CONTINUATION = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What users set: the most nodes of one sequence, and the acceptance rate below which a drafter rests."""
+
+    num_speculative_tokens: int
+    fallback_threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One step's prices: `rate` is the tokens per second that time is worth, `steps_s[n]` the target's time with n
+    draft rows, `row_s` the mean of the first few of them, `plain_s` that of a step of one row for each sequence.
+    `num_ready` is how many sequences each drafter has read."""
+
+    step: int
+    num_sequences: int
+    context: float
+    steps_s: list[float]
+    row_s: float
+    plain_s: float
+    rate: float
+    num_ready: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> Situation:
+        """Before the first step."""
+        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
+
+    def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
+        """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
+        to draft as deep: the least mean price over the next few depths; a jump is paid by all rows behind it."""
+        last = len(self.steps_s) - 1
+        rows = [min(last, num_rows + round(added)) for added in accumulate(num_drafting, initial=0.0)]
+        depth = len(num_drafting)
+        return [
+            min(
+                (self.steps_s[rows[end]] - self.steps_s[rows[level]]) / max(1, rows[end] - rows[level])
+                for end in range(level + 1, min(depth, level + _ROWS_AHEAD) + 1)
+            )
+            for level in range(depth)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeTerms:
+    """How a made draft is to stop: the probability that a next node would be accepted, what confidence is worth, and
+    the most nodes it may have; `drafted` is the probability that it gets to each depth."""
+
+    continuation: float
+    calibration: Calibration
+    most_nodes: int
+    drafted: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Options:
+    """One sequence's candidates. `forced` is a drafter that is not up for choice: it reads on, or is probed. `reason`
+    is why nothing is drafted where nothing is."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    terms: dict[str, _MadeTerms] = field(default_factory=dict)
+    reason: str = NO_DRAFTER
+    forced: str | None = None
+
+    def force(self, drafter: str) -> None:
+        """Leaves no choice."""
+        self.candidates.clear()
+        self.forced = drafter
+
+
+def early_row_s(steps_s: List[float]) -> float:
+    """Mean seconds of the first few draft rows."""
+    last = min(_ROWS_AHEAD, len(steps_s) - 1)
+    return (steps_s[last] - steps_s[0]) / max(1, last)
+
+
+class OptionChooser:
+    """Makes options of offers and plans of choices."""
+
+    def __init__(self, portfolio: Portfolio, costs: CostModel, limits: Limits) -> None:
+        self.lengths = ExpectedLengths()
+        self.budget = ProbeBudget()
+        self._portfolio = portfolio
+        self._costs = costs
+        self._limits = limits
+
+    def options(
+        self, sequence: Sequence, history: SequenceHistory, offer: Offer, limit: int, situation: Situation
+    ) -> Options:
+        """What this sequence may have; changes only what its history says of drafters that are off."""
+        options = Options()
+        for draft in offer.free_drafts:
+            own = history.of(draft.drafter)
+            allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
+            if allowed:
+                options.candidates.append(self._portfolio.free_candidate(draft, own, allowed))
+        free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
+        history.free_worth = history.free_worth * _FREE_WORTH_MEMORY + free_worth * (1.0 - _FREE_WORTH_MEMORY)
+        for name, num_missed in offer.num_missed.items():
+            own = history.of(name)
+            allowed = self._allowed(options, name, sequence, own, limit, situation)
+            if allowed and options.forced is None:
+                self._add_made(options, name, num_missed, sequence, history, allowed, situation)
+        return options
+
+    def plans(
+        self, options: List[Options], choices: List[Choice], limits: List[int], situation: Situation
+    ) -> list[Plan]:
+        """The plan of each sequence: free drafts as chosen, made ones as far as they go until they stop paying."""
+        users = [
+            option.forced or (None if choice.candidate is None else option.candidates[choice.candidate].drafter)
+            for option, choice in zip(options, choices, strict=True)
+        ]
+        num_free_nodes = sum(
+            choice.window
+            for option, choice, name in zip(options, choices, users, strict=True)
+            if name not in option.terms
+        )
+        plans: list[Plan] = []
+        for option, choice, name, limit in zip(options, choices, users, limits, strict=True):
+            if name is None:
+                plans.append(Plan("none", 0, reason=option.reason))
+            elif name in option.terms:
+                node_s = self._node_prices(name, option.terms[name], users.count(name), num_free_nodes, situation)
+                plans.append(_made_plan(name, node_s[: min(limit, len(node_s))], option.terms[name], situation))
+            else:
+                plans.append(Plan(name, choice.window))
+        return plans
+
+    def _node_prices(
+        self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation
+    ) -> list[float]:
+        """Seconds of a node at each depth, its row and its share of the drafter's pass, if so many sequences draft and
+        stop as this one is expected to."""
+        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
+        row_s = situation.row_prices(num_rows, num_drafting)
+        return [
+            seconds + self._costs.depth_s(name, round(num), situation.context) / num
+            for seconds, num in zip(row_s, num_drafting, strict=True)
+        ]
+
+    def _allowed(
+        self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
+    ) -> int:
+        """The most nodes this drafter may have; where that is 0, `options` learn why."""
+        names = sequence.request.speculation.drafters
+        if limit == 0 or (names is not None and name not in names):
+            options.reason = NOT_ALLOWED
+            return 0
+        options.reason = DOES_NOT_PAY
+        if own.guard.is_pausing(situation.step):
+            return 0
+        rate = self._portfolio.of(name).acceptance_rate
+        limit = min(limit, own.reach)
+        threshold = self._limits.fallback_threshold
+        if threshold is None or rate is None or rate >= threshold:
+            return limit
+        options.reason = FALLBACK
+        return min(limit, _PROBE_WINDOW) if situation.step % _FALLBACK_PERIOD == 0 else 0
+
+    def _add_made(
+        self,
+        options: Options,
+        name: str,
+        num_missed: int,
+        sequence: Sequence,
+        history: SequenceHistory,
+        limit: int,
+        situation: Situation,
+    ) -> None:
+        """A drafter with a price: a candidate where it could draft now, else the question of starting it."""
+        if not self._can_pay(name, situation):
+            return
+        own = history.of(name)
+        candidate, terms = self._made(name, own, num_missed, limit, situation)
+        options.terms[name] = terms
+        is_ready = num_missed <= SMALL_CATCH_UP
+        worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
+        if is_ready:
+            own.is_started = False
+            if worth > 0.0:
+                bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
+                gains = [min(1.0, gain * bonus) for gain in candidate.gains]
+                options.candidates.append(replace(candidate, gains=gains))
+                return
+        elif own.is_started or self._is_worth_starting(name, num_missed, worth, sequence, history, situation):
+            own.is_started = True
+            options.force(name)
+            return
+        if worth <= 0.0 and own.patience.wait() and self._can_probe(name, num_missed, situation):
+            own.is_probing = True
+            options.terms[name] = replace(terms, most_nodes=min(limit, _PROBE_WINDOW))
+            options.force(name)
+
+    def _made(
+        self, name: str, own: OwnHistory, num_missed: int, limit: int, situation: Situation
+    ) -> tuple[Candidate, _MadeTerms]:
+        expectation = self._portfolio.expectation(name, own, limit)
+        one_s = self._costs.depth_s(name, 1, situation.context)
+        all_s = self._costs.depth_s(name, situation.num_sequences, situation.context)
+        own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
+        price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
+        shared_s = max(one_s - own_s, 1e-9)
+        candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
+        return candidate, _MadeTerms(
+            expectation.continuation, self._portfolio.calibration(name, own), limit, expectation.drafted
+        )
+
+    def _is_worth_starting(
+        self,
+        name: str,
+        num_missed: int,
+        worth: float,
+        sequence: Sequence,
+        history: SequenceHistory,
+        situation: Situation,
+    ) -> bool:
+        """Whether reading the text will be repaid by the steps that are left, and enough has been forgone to tell."""
+        own = history.of(name)
+        advantage = worth - history.free_worth
+        if advantage <= 0.0:
+            return False
+        own.forgone += advantage
+        price = situation.rate * self._costs.catch_up_s(name, num_missed)
+        num_steps = self.lengths.remaining(sequence) / (1.0 + worth)
+        if advantage * num_steps < _REPAYMENT * price or own.forgone < _REGRET_SHARE * price:
+            return False
+        own.forgone = 0.0
+        return True
+
+    def _can_pay(self, name: str, situation: Situation) -> bool:
+        """Whether a good drafter would pay at all, with those that are ready and one more."""
+        num_sharing = min(situation.num_sequences, situation.num_ready.get(name, 0) + 1)
+        node_s = self._costs.depth_s(name, num_sharing, situation.context) / num_sharing + situation.row_s
+        return situation.rate * node_s < _MOST_NODE_PRICE
+
+    def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
+        """Whether the budget holds."""
+        node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
+        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
+        return self.budget.can_afford(price_s, situation.plain_s)
+
+
+def _made_plan(name: str, node_s: List[float], terms: _MadeTerms, situation: Situation) -> Plan:
+    """A draft of a node for each price, that ends where a node is not worth its row, or the next not what it costs."""
+    worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
+    return Plan(
+        name,
+        len(node_s),
+        stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
+        deepen_above=tuple(worth * seconds for seconds in node_s[1:]),
+        calibration=terms.calibration,
+    )
+
+
+def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
+    """Expected tokens less what they cost at the mean price of a row, with the best number of nodes; 0 at least."""
+    node_price = situation.rate * (candidate.node_s + candidate.depth_s / num_sharing + situation.row_s)
+    worth = -situation.rate * candidate.price_s
+    for gain in candidate.gains:
+        if gain <= node_price:
+            break
+        worth += gain - node_price
+    return max(0.0, worth)

@@ -1,0 +1,75 @@
+"""Recorded proposals are what the drafters propose in serving, at every position."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.config import EngineConfig
+from paceline.core import Plan, Request, SamplingParams, Sequence
+from paceline.engine import Engine
+from paceline.engine.loading import build_parts
+from paceline.models.sampling import RowSampler
+from paceline.operations.simulate import AUTO, PLAIN, Setting, Simulation
+from paceline.operations.trace import Trace
+from paceline.operations.trace_recorder import MAX_WINDOW, Recorder
+from paceline.operations.workload import Task
+
+TASKS = [
+    Task("copy-1", "copy", [{"role": "user", "content": "abc abc abc abc"}], 40),
+    Task("talk-1", "talk", [{"role": "user", "content": "hello"}], 1),
+]
+
+
+@pytest.fixture(scope="module")
+def recorder(tiny_pair) -> Recorder:
+    config = EngineConfig(
+        model=str(tiny_pair.target), draft_model=str(tiny_pair.draft), draft_vocab_size=None, context_window_size=512
+    )
+    return Recorder.load(config)
+
+
+@pytest.fixture(scope="module")
+def trace(recorder: Recorder) -> Trace:
+    return recorder.record(TASKS)
+
+
+def test_a_trace_holds_the_plain_text_and_a_proposal_for_each_position(recorder: Recorder, trace: Trace) -> None:
+    [prompt] = trace.prompts  # an answer of one token has no position
+    assert (prompt.prompt_id, prompt.task, len(prompt.token_ids)) == ("copy-1", "copy", 40)
+    assert {name: len(proposals) for name, proposals in prompt.proposals.items()} == {"suffix": 39, "draft-model": 39}
+    assert trace.made_drafters == ["draft-model"]
+    assert trace.costs.target.rows[0] == 1
+    engine = Engine.from_parts(recorder.config, build_parts(recorder.pair, recorder.config, (), 32))
+    token_ids = engine.tokenizer.encode_chat(TASKS[0].messages)
+    [completion] = engine.generate([token_ids], SamplingParams(max_tokens=40, temperature=0.0))
+    assert completion.token_ids == prompt.token_ids
+
+
+def test_chains_are_those_that_the_draft_model_draws_in_serving(recorder: Recorder, trace: Trace) -> None:
+    [prompt] = trace.prompts
+    parts = build_parts(recorder.pair, recorder.config, ("draft-model",), 32)
+    engine = Engine.from_parts(recorder.config, parts)
+    text = engine.tokenizer.encode_chat(TASKS[0].messages)
+    sampling = SamplingParams(temperature=0.0)
+    sequence = Sequence(Request(request_id="x", prompt_token_ids=list(text), sampling=sampling), 0, list(text))
+    vocab_size = parts.target.config.vocab_size
+    parts.samplers["x"] = RowSampler(sampling, vocab_size=vocab_size, prompt_token_ids=text, seed=0)
+    [drafter] = parts.drafters
+    drafter.begin(sequence)
+    for token_id, expected in zip(prompt.token_ids, prompt.proposals["draft-model"], strict=False):
+        sequence.token_ids.append(token_id)
+        [draft] = drafter.propose([sequence], [Plan("draft-model", MAX_WINDOW)])
+        size = len(expected.token_ids)
+        assert size == len(draft) or size >= 7
+        assert list(draft.token_ids[:size]) == expected.token_ids
+        assert list(draft.confidences[:size]) == pytest.approx(expected.confidences, abs=0.001)
+
+
+def test_a_recorded_trace_can_be_replayed(trace: Trace) -> None:
+    simulation = Simulation(trace, trace.costs)
+    replays = [
+        simulation.replay(setting, trace.prompts)
+        for setting in (Setting(PLAIN), Setting("draft-model 3", "draft-model", 3), Setting(AUTO, is_auto=True))
+    ]
+    assert [replay.num_tokens for replay in replays] == [39] * 3
+    assert replays[1].num_steps < replays[0].num_steps
