@@ -53,7 +53,9 @@ def test_an_aborted_request_leaves_its_text_and_nothing_else(engines):
 @pytest.mark.parametrize(("settings", "is_kept"), [({}, True), ({"suffix_store_tokens": 0}, False)])
 def test_the_settings_decide_whether_texts_are_kept(tiny_pair, tmp_path, monkeypatch, settings, is_kept):
     monkeypatch.setenv("PACELINE_CACHE_DIR", str(tmp_path))
-    config = EngineConfig(model=str(tiny_pair.target), context_window_size=128, num_threads=1, **settings)
+    config = EngineConfig(
+        model=str(tiny_pair.target), context_window_size=128, num_threads=1, speculation="fixed", **settings
+    )
     engine = Engine(config)
     assert engine.drafter_names == ("suffix",)
     first = engine.generate(["the riders"], SamplingParams(max_tokens=80, temperature=0.0))[0]
