@@ -29,7 +29,6 @@ from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch, Request, SamplingParams
 from paceline.engine import Engine
 from paceline.engine.loading import LoadedModel, LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.kvcache.block_tables import slots_of
 from paceline.models import KvStore, MachineProbe
 from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME
 from paceline.models.machine_limits import BUFFER_BYTES
@@ -78,18 +77,15 @@ def floor_ratios(steps_s: Sequence[float], reads_bytes_per_s: Sequence[float], n
     return [step_s * rate / num_bytes for step_s, rate in zip(steps_s, reads_bytes_per_s, strict=True)]
 
 
-def chain_batch(
-    first: int, token_ids: Sequence[int], block_size: int, num_blocks: int, logit_rows: Sequence[int]
-) -> Batch:
-    """Tokens of one sequence from position `first` on, whose blocks are the first `num_blocks`."""
+def chain_batch(first: int, token_ids: Sequence[int], num_blocks: int, logit_rows: Sequence[int]) -> Batch:
+    """Tokens of one sequence from position `first` on, whose blocks are the first `num_blocks`, in order."""
     positions = np.arange(first, first + len(token_ids), dtype=np.int32)
     block_tables = np.arange(num_blocks, dtype=np.int32)[None]
-    sequence_indices = np.zeros(len(token_ids), np.int32)
     return Batch(
         token_ids=np.array(token_ids, np.int32),
         positions=positions,
-        slots=slots_of(block_tables, sequence_indices, positions, block_size),
-        sequence_indices=sequence_indices,
+        slots=positions,
+        sequence_indices=np.zeros(len(token_ids), np.int32),
         block_tables=block_tables,
         path_slots=np.zeros(0, np.int32),
         path_offsets=np.zeros(len(token_ids) + 1, np.int32),
@@ -122,7 +118,7 @@ class StepBench:
 
     def batch(self, first: int, token_ids: Sequence[int], logit_rows: Sequence[int]) -> Batch:
         """A chain of the bench's one sequence."""
-        return chain_batch(first, token_ids, self.model.kv.block_size, self.num_blocks, logit_rows)
+        return chain_batch(first, token_ids, self.num_blocks, logit_rows)
 
     def step_s(self, num_rows: int, context: int) -> float:
         """Seconds of one step of `num_rows` rows behind `context` tokens."""

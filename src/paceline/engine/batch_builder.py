@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline.core import Batch, Draft, Int32Array, Verdict
 from paceline.engine.schedule import ScheduledSequence
-from paceline.kvcache.block_tables import pad_block_tables, slot_of, slots_of
+from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,63 +28,68 @@ class StepBatch:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows collected so far. `slot_positions` are indices of slots in a sequence's table; `paths` the same for the rows
-    of trees, by row."""
+    """Rows collected so far, as lists: for the few rows of a step they are faster than arrays. `paths` are the slots
+    that the rows of trees attend to, by row."""
 
     token_ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
-    slot_positions: list[int] = field(default_factory=list)
-    num_rows: list[int] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    sequence_indices: list[int] = field(default_factory=list)
     paths: dict[int, list[int]] = field(default_factory=dict)
     logit_rows: list[int] = field(default_factory=list)
     first_logit_rows: list[int] = field(default_factory=list)
 
-    def add(self, item: ScheduledSequence, draft: Draft) -> None:
-        """Adds a sequence's own rows and those of its draft."""
+    def add(self, index: int, item: ScheduledSequence, draft: Draft, block_size: int) -> None:
+        """Adds the own rows of the sequence with this index and those of its draft."""
         token_ids = item.sequence.token_ids
         first = item.sequence.num_computed_tokens
         own = range(first, first + item.num_rows)
         self.token_ids += token_ids[own.start : own.stop]
         self.positions += own
-        self.slot_positions += own
+        table = item.sequence.block_table
+        self.slots += [slot_of(table, position, block_size) for position in own]
         if len(draft):
-            self._add_draft(draft, len(token_ids))
-        self.num_rows.append(item.num_rows + len(draft))
+            self._add_draft(draft, len(token_ids), table, block_size)
+        self.sequence_indices += [index] * (item.num_rows + len(draft))
         if item.reaches_end:
             self.first_logit_rows.append(len(self.logit_rows))
             self.logit_rows += range(len(self.token_ids) - len(draft) - 1, len(self.token_ids))
 
-    def _add_draft(self, draft: Draft, length: int) -> None:
+    def _add_draft(self, draft: Draft, length: int, table: list[int], block_size: int) -> None:
         first_row = len(self.token_ids)
-        slots = range(length, length + len(draft))
+        behind = range(length, length + len(draft))
+        slots = [slot_of(table, position, block_size) for position in behind]
         self.token_ids += draft.token_ids
-        self.slot_positions += slots
+        self.slots += slots
         if draft.is_chain:
-            self.positions += slots
+            self.positions += behind
             return
         for node in range(len(draft)):
             path = draft.path_to(node)
             self.positions.append(length - 1 + len(path))
-            self.paths[first_row + node] = [length + ancestor for ancestor in path]
+            self.paths[first_row + node] = [slots[ancestor] for ancestor in path]
+
+    def path_offsets(self) -> Int32Array:
+        """Where each row's path begins among all paths, and where the last one ends."""
+        lengths = np.zeros(len(self.token_ids) + 1, np.int32)
+        for row, path in self.paths.items():
+            lengths[row + 1] = len(path)
+        return np.cumsum(lengths, dtype=np.int32) if self.paths else lengths
 
 
 def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft], block_size: int) -> StepBatch:
     """The batch of all scheduled sequences; `drafts` has one entry for each, empty where there is none."""
     rows = _Rows()
-    for item, draft in zip(scheduled, drafts, strict=True):
-        rows.add(item, draft)
-    block_tables = pad_block_tables([item.sequence.block_table for item in scheduled])
-    sequence_indices = np.repeat(np.arange(len(scheduled), dtype=np.int32), rows.num_rows)
-    path_lengths = _path_lengths(rows)
-    path_sequences = np.repeat(sequence_indices, path_lengths)
+    for index, (item, draft) in enumerate(zip(scheduled, drafts, strict=True)):
+        rows.add(index, item, draft, block_size)
     batch = Batch(
         token_ids=np.array(rows.token_ids, np.int32),
         positions=np.array(rows.positions, np.int32),
-        slots=slots_of(block_tables, sequence_indices, rows.slot_positions, block_size),
-        sequence_indices=sequence_indices,
-        block_tables=block_tables,
-        path_slots=slots_of(block_tables, path_sequences, list(chain.from_iterable(rows.paths.values())), block_size),
-        path_offsets=np.concatenate(([0], np.cumsum(path_lengths)), dtype=np.int32),
+        slots=np.array(rows.slots, np.int32),
+        sequence_indices=np.array(rows.sequence_indices, np.int32),
+        block_tables=pad_block_tables([item.sequence.block_table for item in scheduled]),
+        path_slots=np.array(list(chain.from_iterable(rows.paths.values())), np.int32),
+        path_offsets=rows.path_offsets(),
         logit_rows=np.array(rows.logit_rows, np.int32),
     )
     return StepBatch(batch, rows.first_logit_rows)
@@ -105,10 +110,3 @@ def compaction_moves(
             if node != depth:
                 moves.append((slot_of(table, length + node, block_size), slot_of(table, length + depth, block_size)))
     return moves
-
-
-def _path_lengths(rows: _Rows) -> Int32Array:
-    lengths = np.zeros(len(rows.token_ids), np.int32)
-    if rows.paths:
-        lengths[list(rows.paths)] = [len(path) for path in rows.paths.values()]
-    return lengths

@@ -23,11 +23,3 @@ def pad_block_tables(block_tables: Sequence[Sequence[int]]) -> Int32Array:
     for row, table in zip(padded, block_tables, strict=True):
         row[: len(table)] = table
     return padded
-
-
-def slots_of(
-    block_tables: Int32Array, sequence_indices: Int32Array, positions: Sequence[int] | Int32Array, block_size: int
-) -> Int32Array:
-    """The slots of many positions, int32 like `positions`, each in the padded table of its sequence."""
-    blocks, offsets = np.divmod(np.asarray(positions, np.int32), np.int32(block_size))
-    return block_tables[sequence_indices, blocks] * np.int32(block_size) + offsets

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 
 from paceline.core import Batch
-from paceline.kvcache.block_tables import pad_block_tables, slots_of
+from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +23,20 @@ class TokenRun:
 
 def build_chain_batch(runs: list[TokenRun], block_size: int) -> Batch:
     """The batch of all runs; the i-th row of logits is the i-th run's that needs them."""
-    lengths = [len(run.token_ids) for run in runs]
-    positions = np.concatenate([np.arange(len(run.token_ids), dtype=np.int32) + run.first_position for run in runs])
-    indices = np.repeat(np.arange(len(runs), dtype=np.int32), lengths)
-    tables = pad_block_tables([run.block_table for run in runs])
-    last_rows = np.cumsum(lengths, dtype=np.int32) - 1
+    positions = [range(run.first_position, run.first_position + len(run.token_ids)) for run in runs]
+    slots = [
+        slot_of(run.block_table, position, block_size)
+        for run, own in zip(runs, positions, strict=True)
+        for position in own
+    ]
+    ends = accumulate(map(len, positions))
     return Batch(
-        token_ids=np.array([token_id for run in runs for token_id in run.token_ids], dtype=np.int32),
-        positions=positions,
-        slots=slots_of(tables, indices, positions, block_size),
-        sequence_indices=indices,
-        block_tables=tables,
-        path_slots=np.zeros(0, dtype=np.int32),
-        path_offsets=np.zeros(len(positions) + 1, dtype=np.int32),
-        logit_rows=last_rows[[run.needs_logits for run in runs]],
+        token_ids=np.array([token_id for run in runs for token_id in run.token_ids], np.int32),
+        positions=np.array(list(chain.from_iterable(positions)), np.int32),
+        slots=np.array(slots, np.int32),
+        sequence_indices=np.array([index for index, own in enumerate(positions) for _ in own], np.int32),
+        block_tables=pad_block_tables([run.block_table for run in runs]),
+        path_slots=np.zeros(0, np.int32),
+        path_offsets=np.zeros(len(slots) + 1, np.int32),
+        logit_rows=np.array([end - 1 for run, end in zip(runs, ends, strict=True) if run.needs_logits], np.int32),
     )
