@@ -14,7 +14,7 @@ from paceline.models.reference import ReferenceModel
 from paceline.models.sampling import RowSampler
 from paceline.speculation import DraftModelDrafter, MappedVocabulary, VocabularyMap
 from paceline.speculation.drafters.draft_text import SameVocabulary
-from tests.speculation.vocabularies import TARGET, crossing, tokenizer_of
+from tests.speculation.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
 from tests.support.tiny_gguf import write_tiny_gguf
 
 VOCAB_SIZE = 384
@@ -134,6 +134,19 @@ def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params, make_vo
     for sequence in sequences:
         bench.drafter.end(sequence)
     assert bench.drafter.num_free_blocks == NUM_BLOCKS
+
+
+def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_path):
+    """A beginning token of the target's alone; the draft model's texts begin with none."""
+    vocabulary = MappedVocabulary(VocabularyMap(sentence_piece(), tokenizer_of(TARGET)))
+    bench = Bench(gguf_path, vocabulary=vocabulary)
+    sequence = bench.begin("s", [1])
+    assert bench.propose((sequence, 4)) == [()]
+    assert bench.drafter.num_missed(sequence) == 0
+    bench.commit(sequence, sentence_piece().encode_within("the"))
+    bench.observe(sequence)
+    assert bench.propose((sequence, 4)) == [_fresh_draft(gguf_path, sequence, 4, vocabulary=vocabulary)]
+    assert bench.drafter.num_free_blocks == NUM_BLOCKS - 1
 
 
 def test_a_verdict_shorter_than_the_draft_may_agree_with_it_further(gguf_path):
