@@ -22,6 +22,8 @@ NUM_PROMPTS = 20
 NUM_TOKENS = 256
 MAX_PROMPT_SIZE = 300
 NUM_FEW_BLOCKS = 48
+NUM_MIXED_PROMPTS = 8
+NUM_MIXED_TOKENS = 64
 
 _logger = logging.getLogger(__name__)
 
@@ -76,3 +78,21 @@ def test_preemption_changes_nothing(pair):
     result.check()
     assert stats.num_preemptions > 0
     assert hits > 0
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[Pair]:
+    """Qwen2.5 Coder 0.5B, drafted for by SmolLM2 135M, whose tokenizer is another one."""
+    pair = load_pair(EngineConfig(model="qwen2.5-coder-0.5b", draft_model="smollm2-135m"))
+    assert pair.vocabulary_map is not None
+    runner = Runner(pair, EngineConfig(model="real", num_speculative_tokens=MAX_WINDOW, context_window_size=640))
+    yield Pair(runner, runner.plain_answers(workload_prompts(pair)[:NUM_MIXED_PROMPTS], NUM_MIXED_TOKENS))
+    gc.collect()
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_a_draft_of_another_family_changes_nothing(mixed, sampling):
+    result = run_trial(mixed.runner, ("draft-model",), sampling, mixed.expected)
+    _logger.info(result.summary)
+    result.check()
+    assert result.accepted.total() > 0.1 * result.num_tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from paceline.core import Batch, Float32Array, ModelConfig
@@ -36,4 +38,4 @@ def make_faulty(pair: LoadedPair, token_id: int, rise: float | None) -> LoadedPa
     """The pair with the fault in its target."""
     target = pair.target
     faulty = BatchDependentModel(target.model, token_id, rise)
-    return LoadedPair(LoadedModel(target.name, faulty, target.tokenizer), pair.draft, pair.drafter_names)
+    return replace(pair, target=LoadedModel(target.name, faulty, target.tokenizer))

@@ -25,7 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support.random_weights import Float32Array, random_matrix
-from tests.support.tiny_vocabulary import CONTROL_TOKENS, TinyVocabulary, add_vocabulary, build_vocabulary
+from tests.support.tiny_vocabulary import (
+    CONTROL_TOKENS,
+    TinyVocabulary,
+    VocabularyChange,
+    add_vocabulary,
+    build_vocabulary,
+)
 
 ARCHITECTURES = ("llama", "mistral3", "qwen2", "qwen3", "gemma3")
 
@@ -53,6 +59,7 @@ class TinyShape:
 
     `sliding_window` is used by gemma3 only (every second layer is global, so that two layers have both kinds),
     `attention_temperature_scale` by mistral3. `output_type` is the output matrix's type where it is not `weight_type`.
+    With `vocabulary_change` the tokens' rows go to the new ids, so that the model says the same in other ids.
     """
 
     num_layers: int = 2
@@ -70,11 +77,12 @@ class TinyShape:
     attention_temperature_scale: float | None = None
     output_type: str | None = None
     pre_tokenizer: str = "qwen2"
+    vocabulary_change: VocabularyChange | None = None
 
 
 @dataclass(frozen=True)
 class TinyPair:
-    """Paths of a target and of a draft model with the same vocabulary."""
+    """Paths of a target and of a draft model."""
 
     target: Path
     draft: Path
@@ -113,8 +121,11 @@ def write_tiny_gguf(
     vocabulary = build_vocabulary(sizes.vocab_size)
     writer = gguf.GGUFWriter(path, architecture)
     _add_hyperparameters(writer, architecture, sizes)
-    add_vocabulary(writer, vocabulary, sizes.pre_tokenizer)
-    for name, data in _tensors(architecture, sizes, vocabulary, _TensorSource(weight_type, seed)):
+    change = sizes.vocabulary_change
+    add_vocabulary(writer, vocabulary if change is None else change.apply(vocabulary), sizes.pre_tokenizer)
+    for name, unordered in _tensors(architecture, sizes, vocabulary, _TensorSource(weight_type, seed)):
+        has_token_rows = change is not None and name in ("token_embd.weight", "output.weight")
+        data = unordered[change.order(sizes.vocab_size)] if has_token_rows else unordered
         raw_type = gguf.GGMLQuantizationType[_type_of(name, weight_type, sizes)] if data.dtype == np.uint8 else None
         writer.add_tensor(name, data, raw_dtype=raw_type)
     writer.write_header_to_file()
@@ -131,14 +142,16 @@ def write_tiny_pair(
     *,
     seed: int = 0,
     num_draft_layers: int = 1,
+    draft_vocabulary: VocabularyChange | None = None,
     **shape: object,
 ) -> TinyPair:
-    """Writes `target.gguf` (3 layers by default) and `draft.gguf`, the target's first layers and its output layer.
+    """Writes `target.gguf` (3 layers by default) and `draft.gguf`, the target's first layers and its output layer,
+    under another vocabulary where `draft_vocabulary` says so.
 
     On the target's greedy text one draft layer agrees with about 40 % of the tokens, two with about 60 %.
     """
     target_shape = {"num_layers": 3, **shape}
-    draft_shape = {**target_shape, "num_layers": num_draft_layers}
+    draft_shape = {**target_shape, "num_layers": num_draft_layers, "vocabulary_change": draft_vocabulary}
     target = write_tiny_gguf(directory / "target.gguf", architecture, weight_type, seed=seed, **target_shape)
     draft = write_tiny_gguf(directory / "draft.gguf", architecture, weight_type, seed=seed, **draft_shape)
     return TinyPair(target, draft)

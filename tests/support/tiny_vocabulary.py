@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import gguf
+import numpy as np
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MINIMUM_VOCAB_SIZE = 256 + len(CONTROL_TOKENS)
@@ -48,6 +49,32 @@ class TinyVocabulary:
     def end_of_turn_id(self) -> int:
         """Id of <|im_end|>, the model's end-of-sequence token."""
         return self.tokens.index("<|im_end|>")
+
+
+@dataclass(frozen=True)
+class VocabularyChange:
+    """Makes another vocabulary of one: all ids permuted by `seed`, the last `num_foreign` merged tokens (at most 26) in
+    favour of ones that no text has ("QA", "QB" and so on)."""
+
+    seed: int
+    num_foreign: int = 0
+
+    def order(self, vocab_size: int) -> list[int]:
+        """The old id of each new one."""
+        permuted: list[int] = np.random.default_rng(self.seed).permutation(vocab_size).tolist()
+        return permuted
+
+    def apply(self, vocabulary: TinyVocabulary) -> TinyVocabulary:
+        """The changed vocabulary, in the order of the new ids."""
+        foreign = [f"Q{chr(ord('A') + i)}" for i in range(self.num_foreign)]
+        kept = vocabulary.merges[: len(vocabulary.merges) - self.num_foreign]
+        tokens = [*vocabulary.tokens[: 256 + len(kept)], *foreign, *CONTROL_TOKENS]
+        order = self.order(len(tokens))
+        return TinyVocabulary(
+            tuple(tokens[old] for old in order),
+            tuple(vocabulary.token_types[old] for old in order),
+            (*kept, *(f"{text[0]} {text[1]}" for text in foreign)),
+        )
 
 
 def byte_alphabet() -> list[str]:

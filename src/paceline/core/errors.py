@@ -40,7 +40,7 @@ class UnsupportedModelError(CheckpointError):
 
 
 class VocabularyMismatchError(UsageError):
-    """A draft model's vocabulary differs from the target's."""
+    """A draft model's vocabulary has too little in common with the target's."""
 
 
 class InsufficientMemoryError(UsageError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.checkpoint import (
     GgufFile,
@@ -31,10 +31,12 @@ from paceline.speculation import (
     DraftModelDrafter,
     FixedController,
     Limits,
+    MappedVocabulary,
     NgramDrafter,
     StepCosts,
     SuffixDrafter,
     Verifier,
+    VocabularyMap,
 )
 from paceline.tokenizer import Tokenizer
 
@@ -66,11 +68,15 @@ class ResolvedPair:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A target, its draft model (None without one), and the drafters that can run."""
+    """A target, its draft model (None without one), and the drafters that can run.
+
+    `vocabulary_map` relates the tokens of two models with different ones (None: they are the same).
+    """
 
     target: LoadedModel
     draft: LoadedModel | None
     drafter_names: tuple[DrafterName, ...]
+    vocabulary_map: VocabularyMap | None = None
 
 
 def load_engine_parts(config: EngineConfig) -> EngineParts:
@@ -119,8 +125,7 @@ def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> Lo
     if resolved.draft is None:
         return LoadedPair(target, None, resolved.drafter_names)
     draft = load_model(resolved.draft, config, threads, instruction_set, is_draft=True)
-    _check_same_vocabulary(draft, target)
-    return LoadedPair(target, draft, resolved.drafter_names)
+    return LoadedPair(target, draft, resolved.drafter_names, map_vocabularies(draft, target))
 
 
 def build_parts(
@@ -142,7 +147,7 @@ def build_parts(
         tokenizer=pair.target.tokenizer,
         num_blocks=num_blocks,
         controller=_build_controller(config, DRAFT_MODEL if draft else None, costs),
-        drafters=tuple(_build_drafters(config, drafter_names, draft, samplers, num_blocks)),
+        drafters=tuple(_build_drafters(config, drafter_names, replace(pair, draft=draft), samplers, num_blocks)),
         samplers=samplers,
         verifier=Verifier(threads=pair.target.model.threads),
         draft_model_name=draft.name if draft else None,
@@ -180,7 +185,7 @@ def load_model(
 ) -> LoadedModel:
     """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back.
 
-    A draft model is slimmed as the settings say.
+    A draft model is slimmed as the settings say, and its text may take twice as many tokens as the target's.
     """
     with GgufFile.open(resolved.path) as gguf:
         model_config = read_model_config(gguf)
@@ -191,7 +196,7 @@ def load_model(
             model_config,
             threads=threads,
             block_size=config.block_size,
-            max_positions=min(config.context_window_size, model_config.max_context),
+            max_positions=min(config.context_window_size * (2 if is_draft else 1), model_config.max_context),
             instruction_set=instruction_set,
             kv_cache_type=config.kv_cache_type,
             activation_rounding=activation_rounding(config, is_draft=is_draft),
@@ -222,12 +227,31 @@ def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
     )
 
 
-def _check_same_vocabulary(draft: LoadedModel, target: LoadedModel) -> None:
-    if draft.tokenizer.vocabulary_hash != target.tokenizer.vocabulary_hash:
+def map_vocabularies(draft: LoadedModel, target: LoadedModel) -> VocabularyMap | None:
+    """How the draft model's tokens relate to the target's; None where they are the same.
+
+    Raises VocabularyMismatchError where they have too little in common for drafts to be of use.
+    """
+    if draft.tokenizer.vocabulary_hash == target.tokenizer.vocabulary_hash:
+        return None
+    vocabularies = VocabularyMap(target.tokenizer, draft.tokenizer)
+    of_target, of_draft = vocabularies.target_overlap, vocabularies.draft_overlap
+    if not vocabularies.is_useful:
         raise VocabularyMismatchError(
-            f"draft model {draft.name} has another vocabulary than {target.name}; choose a draft model of the same "
-            "family, or --drafters suffix"
+            f"draft model {draft.name} has another vocabulary than {target.name}, and too little of it in common: "
+            f"{of_target.num_shared} of the target's {of_target.num_tokens} most frequent tokens of several bytes and "
+            f"{of_draft.num_shared} of the draft's {of_draft.num_tokens}, where half of both are needed; choose a "
+            "draft model of the same family, or --drafters suffix"
         )
+    draft.tokenizer.prepare()
+    shares = (100 * of_target.share, 100 * of_draft.share)
+    _logger.info(
+        "%s drafts by another vocabulary: it has %.0f %% of the target's frequent tokens, the target %.0f %% of "
+        "its own",
+        draft.name,
+        *shares,
+    )
+    return vocabularies
 
 
 def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:
@@ -240,7 +264,7 @@ def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:
 def _build_drafters(
     config: EngineConfig,
     names: tuple[DrafterName, ...],
-    draft: LoadedModel | None,
+    pair: LoadedPair,
     samplers: dict[str, RowSampler],
     num_blocks: int,
 ) -> list[Drafter]:
@@ -249,14 +273,18 @@ def _build_drafters(
         drafters.append(SuffixDrafter(store_size=config.suffix_store_tokens))
     if NGRAM in names:
         drafters.append(NgramDrafter())
-    if draft is not None:
+    if pair.draft is not None:
+        model = pair.draft.model
+        vocabulary = None if pair.vocabulary_map is None else MappedVocabulary(pair.vocabulary_map)
         drafters.append(
             DraftModelDrafter(
-                draft.model,
+                model,
                 samplers,
                 num_blocks=num_blocks,
                 prefill_chunk_size=config.prefill_chunk_size,
-                threads=draft.model.threads,
+                max_length=model.max_positions,
+                vocabulary=vocabulary,
+                threads=model.threads,
             )
         )
     return drafters

@@ -128,7 +128,8 @@ class NativeModel:
         check_tensors(gguf, config)
         self.config = config
         self.threads = threads
-        native_config = _native_config(config, max_positions or config.max_context)
+        self.max_positions = max_positions or config.max_context
+        native_config = _native_config(config, self.max_positions)
         native_config.kv_cache_type = _native.KvCacheType[kv_cache_type.name]
         self.activation_rounding = activation_rounding or default_activation_rounding(config)
         native_config.activation_rounding = _native.ActivationRounding[self.activation_rounding.name]

@@ -8,10 +8,11 @@ from paceline.speculation.adaptive import AdaptiveController
 from paceline.speculation.controller import Controller, FixedController, Offer, StepOutcome, StepRoom
 from paceline.speculation.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
 from paceline.speculation.drafter import Drafter
-from paceline.speculation.drafters import DraftModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter
+from paceline.speculation.drafters import DraftModelDrafter, MappedVocabulary, NgramDrafter, NoDrafter, SuffixDrafter
 from paceline.speculation.options import Limits
 from paceline.speculation.stats import AcceptanceStats
 from paceline.speculation.verifier import Verifier
+from paceline.speculation.vocabulary_map import VocabularyMap
 
 __all__ = [
     "AcceptanceStats",
@@ -23,6 +24,7 @@ __all__ = [
     "DrafterCosts",
     "FixedController",
     "Limits",
+    "MappedVocabulary",
     "NgramDrafter",
     "NoDrafter",
     "Offer",
@@ -33,4 +35,5 @@ __all__ = [
     "StepRoom",
     "SuffixDrafter",
     "Verifier",
+    "VocabularyMap",
 ]

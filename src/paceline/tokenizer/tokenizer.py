@@ -31,17 +31,18 @@ class Tokenizer:
     """Encodes, decodes and renders chats; safe to use from several threads.
 
     The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
-    `eos_token_ids` are all tokens that end a generation. Two models whose `vocabulary_hash` is equal mean the same by
-    every token id.
+    `eos_token_ids` are all tokens that end a generation, `eos_token_id` is the one that the file names;
+    `leading_token_ids` begin every prompt. Two models whose `vocabulary_hash` is equal mean the same by every token id.
     """
 
     def __init__(self, vocabulary: Vocabulary, cache_dir: Path | None) -> None:
         self.vocab_size = len(vocabulary.tokens)
         self.vocabulary_hash = vocabulary.hash
         self.bos_token_id = vocabulary.bos_token_id
+        self.eos_token_id = vocabulary.eos_token_id
         self.eos_token_ids = vocabulary.eos_token_ids
         self.has_space_prefix = vocabulary.has_space_prefix
-        self._leading_ids = vocabulary.leading_token_ids
+        self.leading_token_ids = vocabulary.leading_token_ids
         self._trailing_ids = vocabulary.trailing_token_ids
         self._is_byte_level = vocabulary.kind is TokenizerKind.BYTE_LEVEL
         self._token_types = vocabulary.token_types.tobytes()
@@ -81,6 +82,11 @@ class Tokenizer:
         return [token_id for token_id, kind in enumerate(self._token_types) if kind in special]
 
     @property
+    def byte_token_ids(self) -> list[int]:
+        """Ids of the tokens that spell bytes of which the vocabulary has no other token."""
+        return [token_id for token_id, kind in enumerate(self._token_types) if kind == TokenType.BYTE]
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether the model is made for chats."""
         return self._chat_template is not None
@@ -92,19 +98,15 @@ class Tokenizer:
         Raises InvalidRequestError where the text is not valid Unicode.
         """
         _check_unicode(text)
-        token_ids: list[int] = []
-        is_after_special = True
-        for part in (self._all_special if parse_special else self._user_defined).split(text):
-            if isinstance(part, int):
-                token_ids.append(part)
-            else:
-                token_ids += self._encode_plain(part, is_after_special)
-            is_after_special = isinstance(part, int)
-        return token_ids
+        return self._encode(text, self._all_special if parse_special else self._user_defined, is_beginning=True)
+
+    def encode_within(self, text: str) -> list[int]:
+        """Token ids of plain `text` that stands behind other text: nothing is put in front of it."""
+        return self._encode(text, self._user_defined, is_beginning=False)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants."""
-        return [*self._leading_ids, *self.encode(text, parse_special=True), *self._trailing_ids]
+        return [*self.leading_token_ids, *self.encode(text, parse_special=True), *self._trailing_ids]
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of `token_ids`; tokens without text are skipped, bytes that are not UTF-8 become U+FFFD."""
@@ -155,7 +157,18 @@ class Tokenizer:
     ) -> list[int]:
         """Token ids of `render_chat`, with one beginning token where the model wants it, whoever writes it."""
         token_ids = self.encode(self.render_chat(messages, tools, **options), parse_special=True)
-        return token_ids if token_ids[:1] == [*self._leading_ids] else [*self._leading_ids, *token_ids]
+        return token_ids if token_ids[:1] == [*self.leading_token_ids] else [*self.leading_token_ids, *token_ids]
+
+    def _encode(self, text: str, special_tokens: SpecialTokens, *, is_beginning: bool) -> list[int]:
+        token_ids: list[int] = []
+        is_after_special = is_beginning
+        for part in special_tokens.split(text):
+            if isinstance(part, int):
+                token_ids.append(part)
+            else:
+                token_ids += self._encode_plain(part, is_after_special)
+            is_after_special = isinstance(part, int)
+        return token_ids
 
     def _encode_plain(self, text: str, is_after_special: bool) -> list[int]:
         if not self._is_byte_level:

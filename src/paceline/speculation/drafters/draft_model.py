@@ -1,7 +1,8 @@
 """`DraftModelDrafter`: a smaller model guesses, with a KV store and block manager of its own.
 
 It draws by the target's rule with the target's noise, so its guess is right whenever both models' perturbed scores have
-the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks.
+the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks. It
+counts in its own model's tokens of the text; `draft_text` relates them to the target's.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from paceline.kvcache import BlockManager
 from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler, sample_rows
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+from paceline.speculation.drafters.draft_text import DraftText, DraftVocabulary, SameVocabulary
 
 
 @dataclass(slots=True)
 class _DraftCache:
-    """What of a sequence is in the draft model's KV: `num_computed` committed tokens, then `ahead`, drafted ones."""
+    """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones."""
 
+    text: DraftText
     block_table: list[int] = field(default_factory=list)
     num_computed: int = 0
     ahead: list[int] = field(default_factory=list)
@@ -41,13 +44,13 @@ class _Guess:
 
     @property
     def lag(self) -> int:
-        """Committed tokens that the draft model has not seen; at least one, whose logits start the draft."""
-        return len(self.sequence.token_ids) - self.cache.num_computed
+        """Tokens of the text that the draft model has not seen; at least one, whose logits start the draft."""
+        return len(self.cache.text.token_ids) - self.cache.num_computed
 
     @property
     def num_slots(self) -> int:
         """Slots of the whole text and of all drafted tokens that are fed back."""
-        return len(self.sequence.token_ids) + self.window - 1
+        return len(self.cache.text.token_ids) + self.window - 1
 
     def push(self, token_id: int, confidence: float) -> bool:
         """Takes one more token unless the plan ends the draft before it; returns whether another is to follow."""
@@ -63,8 +66,9 @@ class _Guess:
 class DraftModelDrafter:
     """Drafts chains with `model`, batched over sequences: one forward pass and one sampling call for each depth.
 
-    `samplers` are the target's, by sequence id. `num_blocks` KV blocks are allocated; a sequence that finds none free,
-    or does not fit the draft model's context, gets empty drafts. A call reads at most `prefill_chunk_size` unseen
+    `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
+    `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
+    the model's context), gets empty drafts. A call reads at most `prefill_chunk_size` unseen
     tokens over all sequences, and a sequence drafts once it has none left. `threads` sample (None: the calling thread
     alone).
     """
@@ -79,6 +83,8 @@ class DraftModelDrafter:
         *,
         num_blocks: int,
         prefill_chunk_size: int = 256,
+        max_length: int | None = None,
+        vocabulary: DraftVocabulary | None = None,
         threads: ThreadPool | None = None,
     ) -> None:
         model.kv.allocate(num_blocks)
@@ -86,6 +92,8 @@ class DraftModelDrafter:
         self._samplers = samplers
         self._threads = threads
         self._prefill_chunk_size = prefill_chunk_size
+        self._max_length = max_length or model.config.max_context
+        self._vocabulary = vocabulary or SameVocabulary()
         self._blocks = BlockManager(num_blocks, model.kv.block_size)
         self._caches: dict[str, _DraftCache] = {}
 
@@ -96,7 +104,7 @@ class DraftModelDrafter:
 
     def begin(self, sequence: Sequence) -> None:
         """Starts with nothing computed; costs nothing until the first proposal."""
-        self._caches[sequence.sequence_id] = _DraftCache()
+        self._caches[sequence.sequence_id] = _DraftCache(self._vocabulary.text_of(sequence))
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         """Chains of up to `window` tokens; blocks for one forward pass of the draft model for each depth."""
@@ -104,43 +112,51 @@ class DraftModelDrafter:
         runs, active = self._unseen([guess for guess in guesses if guess.window > 0])
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
-            active = _draw(active, logits, self._threads)
-            runs = [_feed_back(guess) for guess in active]
+            active = self._draw(active, self._vocabulary.target_rows(logits))
+            runs = [self._feed_back(guess) for guess in active]
         return [
             Draft.chain(guess.token_ids, self.name, guess.confidences) if guess.token_ids else Draft()
             for guess in guesses
         ]
 
     def num_missed(self, sequence: Sequence) -> int:
-        """Committed tokens before the last one that are still to be read before a draft can start."""
-        return len(sequence.token_ids) - self._caches[sequence.sequence_id].num_computed - 1
+        """Tokens of the text before the last one that are still to be read before a draft can start."""
+        cache = self._caches[sequence.sequence_id]
+        self._settle(cache)
+        return max(0, len(cache.text.token_ids) - cache.num_computed - 1)
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Keeps the KV of drafted tokens that were committed and trims the rest."""
         for sequence in sequences:
-            self._settle(sequence, self._caches[sequence.sequence_id])
+            self._settle(self._caches[sequence.sequence_id])
 
     def end(self, sequence: Sequence) -> None:
         """Frees the sequence's blocks."""
         self._blocks.trim(self._caches.pop(sequence.sequence_id).block_table, 0)
 
-    def _settle(self, sequence: Sequence, cache: _DraftCache) -> None:
-        committed = sequence.token_ids[cache.num_computed :]
-        for drafted, token_id in zip(cache.ahead, committed, strict=False):
+    def _settle(self, cache: _DraftCache) -> None:
+        """Follows the committed text: the KV of what it shares with what was computed stays."""
+        num_same = cache.text.update()
+        if num_same < cache.num_computed:
+            cache.num_computed = num_same
+            cache.ahead.clear()
+        token_ids, first = cache.text.token_ids, cache.num_computed
+        for drafted, token_id in zip(cache.ahead, token_ids[first : first + len(cache.ahead)], strict=False):
             if drafted != token_id:
                 break
             cache.num_computed += 1
         # The last token's logits are wanted next, so it is computed again even where its KV is there.
-        cache.num_computed = min(cache.num_computed, len(sequence.token_ids) - 1)
+        cache.num_computed = max(0, min(cache.num_computed, len(token_ids) - 1))
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 
     def _open(self, sequence: Sequence, plan: Plan) -> _Guess:
         """A guess with its slots reserved; its window is 0 where there is no room."""
         cache = self._caches[sequence.sequence_id]
-        self._settle(sequence, cache)
+        self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
-        room = self._model.config.max_context - len(sequence.token_ids) + 1
+        length = len(cache.text.token_ids)
+        room = self._max_length - length + 1 if length > 0 else 0
         guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan)
         if guess.window > 0 and self._blocks.can_grow(cache.block_table, guess.num_slots):
             self._blocks.grow(cache.block_table, guess.num_slots)
@@ -160,34 +176,38 @@ class DraftModelDrafter:
             budget -= count
             is_ready = count == guess.lag
             first = guess.cache.num_computed
-            token_ids = guess.sequence.token_ids[first : first + count]
+            token_ids = guess.cache.text.token_ids[first : first + count]
             runs.append(TokenRun(guess.cache.block_table, first, token_ids, needs_logits=is_ready))
             guess.cache.num_computed += count
             if is_ready:
                 ready.append(guess)
         return runs, ready
 
+    def _draw(self, guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
+        """Adds one token to each guess, from its row of `logits`, unless the target lacks it; returns the guesses that
+        go on."""
+        sampled = sample_rows(
+            logits,
+            list(range(len(guesses))),
+            [guess.sampler for guess in guesses],
+            [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
+            [guess.token_ids for guess in guesses],
+            num_logprobs=[0] * len(guesses),
+            threads=self._threads,
+        )
+        return [
+            guess
+            for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
+            if token_id is not None
+            and self._vocabulary.draft_id(token_id) is not None
+            and guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
+        ]
 
-def _draw(guesses: list[_Guess], logits: Float32Array, threads: ThreadPool | None) -> list[_Guess]:
-    """Adds one token to each guess, from its row of `logits`; returns the guesses that go on."""
-    sampled = sample_rows(
-        logits,
-        list(range(len(guesses))),
-        [guess.sampler for guess in guesses],
-        [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
-        [guess.token_ids for guess in guesses],
-        num_logprobs=[0] * len(guesses),
-        threads=threads,
-    )
-    return [
-        guess
-        for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
-        if token_id is not None and guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
-    ]
-
-
-def _feed_back(guess: _Guess) -> TokenRun:
-    """The run that gives the logits after the guess's last token."""
-    position = len(guess.sequence.token_ids) + len(guess.token_ids) - 1
-    guess.cache.ahead.append(guess.token_ids[-1])
-    return TokenRun(guess.cache.block_table, position, guess.token_ids[-1:], needs_logits=True)
+    def _feed_back(self, guess: _Guess) -> TokenRun:
+        """The run that gives the logits after the guess's last token."""
+        draft_id = self._vocabulary.draft_id(guess.token_ids[-1])
+        assert draft_id is not None  # else it would not have been drawn
+        cache = guess.cache
+        position = len(cache.text.token_ids) + len(cache.ahead)
+        cache.ahead.append(draft_id)
+        return TokenRun(cache.block_table, position, [draft_id], needs_logits=True)
