@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from paceline.config import EngineConfig
+from paceline.core import Request
 from paceline.core.errors import UsageError
+from paceline.engine import Engine
+from paceline.operations import crossover as crossover_module
 from paceline.operations.crossover import Crossover, StreamsRun, crossover_points
+from paceline.operations.timed_answers import TimedAnswer, answer_all
 from paceline.operations.workload import Task
 
 TASKS = [
@@ -36,13 +42,20 @@ def test_prompts_are_read_before_the_clock_starts(runs: list[StreamsRun]) -> Non
     assert all(run.wasted_share == 0.0 for run in runs if run.mode == "plain")
 
 
-def test_no_answer_is_found_in_the_store(tiny_pair) -> None:
-    """With the suffix drafter alone, a third run drafts no better than the first."""
+def test_no_two_answers_share_a_tenant(tiny_pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants: list[str] = []
+
+    def listen(engine: Engine, requests: Sequence[Request]) -> list[TimedAnswer]:
+        if requests[0].sampling.max_tokens != 1:  # the clock runs
+            tenants.extend(request.tenant for request in requests)
+        return answer_all(engine, requests)
+
+    monkeypatch.setattr(crossover_module, "answer_all", listen)
     config = EngineConfig(model=str(tiny_pair.target), drafters=("suffix",), context_window_size=256)
-    task = Task("long", "long", [{"role": "user", "content": "hello"}], 60)
-    crossover = Crossover(config, [task], num_streams=(1,))
-    steps = [run.num_steps for run in crossover.measure(num_pairs=3) if run.mode == "auto"]
-    assert min(steps) > 30
+    runs = list(Crossover(config, TASKS, num_streams=(1, 5), max_tokens=4).measure(num_pairs=2))
+    assert len(runs) == 8
+    assert len(tenants) == len(set(tenants)) == 4 * 1 + 4 * 5
+    assert "" not in tenants
 
 
 def test_points_are_medians_of_pairs(runs: list[StreamsRun]) -> None:
