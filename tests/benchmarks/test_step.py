@@ -26,7 +26,7 @@ def test_a_pass_reads_the_embedding_only_where_it_is_the_output(tmp_path, tied: 
 
 
 def test_a_chain_lies_behind_its_context() -> None:
-    batch = step.chain_batch(30, [7, 8, 9], 16, 3, [2])
+    batch = step.chain_batch(30, [7, 8, 9], 3, [2])
     assert batch.positions.tolist() == batch.slots.tolist() == [30, 31, 32]
     assert batch.token_ids.tolist() == [7, 8, 9]
     assert batch.block_tables.tolist() == [[0, 1, 2]]

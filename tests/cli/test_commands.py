@@ -135,10 +135,30 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
     arguments = ("bench", "tasks", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
     table = paceline(*arguments)
     assert table.returncode == 0, table.stderr
-    assert table.stdout.startswith("| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto |")
-    report = json.loads(paceline(*arguments, "--json", "--max-tokens", 4).stdout)
-    assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 6
+    assert table.stdout.startswith(
+        "| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto | auto, w"
+    )
+    more = ("--max-tokens", 4, "--pairs", 2, "--kinds", "a", "--temperature", 0.8)
+    report = json.loads(paceline(*arguments, "--json", *more).stdout)
+    assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 7
     assert report["provenance"]["target"]["name"] == tiny_pair.target.stem
+    assert [len(check["ratios"]) for check in report["pairs"]] == [2]
+    assert paceline(*arguments, "--kinds", "b").returncode == 2
+
+
+def test_bench_crossover_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    task = {"id": "a-1", "task": "a", "max_tokens": 6, "messages": [{"role": "user", "content": "hello"}]}
+    tasks.write_text(f"{json.dumps(task)}\n")
+    arguments = ("bench", "crossover", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks)
+    table = paceline(*arguments, "--streams", "1,3")
+    assert table.returncode == 0, table.stderr
+    assert [line.split()[0] for line in table.stdout.splitlines()] == ["streams", "1", "3"]
+    report = json.loads(paceline(*arguments, "--streams", "2", "--pairs", 2, "--json").stdout)
+    assert [run["mode"] for run in report["runs"]] == ["plain", "auto", "auto", "plain"]
+    assert report["points"][0]["num_streams"] == 2
+    assert report["provenance"]["target"]["name"] == tiny_pair.target.stem
+    assert paceline(*arguments, "--streams", "two").returncode == 2
 
 
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
@@ -178,6 +198,9 @@ def test_bench_records_and_replays(paceline: RunCommand, tiny_pair: TinyPair, tm
         "bench", "record", tiny_pair.target, "--draft-model", tiny_pair.draft, "--tasks", tasks, "--output", trace
     )
     assert recorded.returncode == 0, recorded.stderr
+    words = [line.split()[0] for line in recorded.stdout.splitlines() if line]
+    assert words[:5] == ["task", "a", "all", "setting", "plain"]
+    assert len(words) == 4 + 1 + 3
     table = paceline("bench", "simulate", trace)
     assert table.returncode == 0, table.stderr
     assert [line.split()[0] for line in table.stdout.splitlines()] == ["task", "a", "all"]

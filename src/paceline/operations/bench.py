@@ -1,44 +1,50 @@
 """Measures an engine in process on a workload: plain decoding, each drafter with a fixed window, and automatic mode,
 one request at a time.
 
-Every task runs under all modes before the next task begins, so that a machine whose speed drifts treats them alike.
-The texts are compared too: a speed-up with another text would be none. Nothing here prints.
+Every task runs under all modes before the next task begins, so that a machine whose speed drifts treats them alike, and
+every run has a tenant and a suffix store of its own that has seen nothing; only the mode with a warm store has given
+that answer before. The texts are compared too: a speed-up with another text would be none. Nothing here prints.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.config import DrafterName, EngineConfig
-from paceline.core import SamplingParams
+from paceline.core import Request
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
-from paceline.operations.provenance import Provenance, read_model_provenance, read_provenance
+from paceline.engine.loading import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
+from paceline.operations.provenance import Provenance, read_pair_provenance
+from paceline.operations.timed_answers import StepTimes, TimedAnswer, answer_all
 from paceline.operations.workload import Task
 from paceline.speculation import AdaptiveController, Controller, CostModel, Limits
 
 PLAIN = "plain"
 AUTO = "auto"
+AUTO_WARM = "auto, warm store"
 FIXED_WINDOWS = (3, 7)
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to decode. `controller` plans in place of a fixed window, and learns from one task to the next."""
+    """One way to decode. `controller` plans in place of a fixed window, and learns from one task to the next. Where
+    `is_warm`, the answer has been given once before to the same tenant."""
 
     name: str
     drafters: tuple[DrafterName, ...] = ()
     window: int = 0
     controller: Controller | None = None
+    is_warm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One task under one mode. `decode_tokens_per_s` counts from the first token on; None for a single token."""
+    """One task under one mode. `decode_tokens_per_s` counts from the first token on; None for a single token.
+    `wasted_s` of `step_s` went into drafts of which nothing was accepted, by `lost_s` drafters cost more than they
+    saved; both are known of adaptive modes only."""
 
     task_id: str
     task: str
@@ -52,6 +58,14 @@ class Measurement:
     total_s: float
     decode_tokens_per_s: float | None
     is_text_equal: bool
+    step_s: float = 0.0
+    wasted_s: float | None = None
+    lost_s: float | None = None
+
+    @property
+    def decode_s(self) -> float:
+        """Seconds from the first token to the last."""
+        return self.total_s - self.time_to_first_token_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +81,8 @@ class Summary:
     tokens_per_step: float
     acceptance_rate: float | None
     is_text_equal: bool
+    wasted_share: float | None = None
+    lost_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,70 +95,61 @@ class Bench:
 
     @classmethod
     def load(cls, config: EngineConfig, windows: Sequence[int] = FIXED_WINDOWS) -> Bench:
-        """Modes: plain, each drafter alone with each window, and automatic. Raises what loading models raises."""
+        """Modes: plain, each drafter alone with each window, and automatic; with a warm store too where a suffix
+        drafter runs. Raises what loading models raises."""
         pair = load_pair(config)
         modes = [Mode(PLAIN)]
         modes += [Mode(f"{name} {window}", (name,), window) for name in pair.drafter_names for window in windows]
         if pair.drafter_names:
-            limits = Limits(config.num_speculative_tokens, config.fallback_threshold)
-            controller = AdaptiveController(CostModel(measure_costs(pair, config)), limits)
-            modes.append(Mode(AUTO, pair.drafter_names, config.num_speculative_tokens, controller))
+            modes.append(auto_mode(config, pair))
+        if SUFFIX in pair.drafter_names and config.suffix_store_tokens > 0:
+            modes.append(replace(auto_mode(config, pair), name=AUTO_WARM, is_warm=True))
         settings = {"max_batch_size": 1, "has_prefix_cache": False}
         return cls(config.model_copy(update=settings), pair, tuple(modes))
 
-    def measure(self, tasks: Sequence[Task], *, max_tokens: int | None = None) -> Iterator[Measurement]:
-        """Greedy; `max_tokens` None takes each task's own."""
+    def measure(
+        self, tasks: Sequence[Task], *, max_tokens: int | None = None, temperature: float = 0.0
+    ) -> Iterator[Measurement]:
+        """Each task under each mode; `max_tokens` None takes each task's own."""
         for task in tasks:
             plain_token_ids: list[int] | None = None
             for mode in self.modes:
-                limit = task.max_tokens if max_tokens is None else min(max_tokens, task.max_tokens)
-                token_ids, measurement = self._measure_one(task, mode, limit, plain_token_ids)
+                token_ids, measurement = self.measure_one(
+                    task, mode, max_tokens=max_tokens, temperature=temperature, plain_token_ids=plain_token_ids
+                )
                 plain_token_ids = token_ids if plain_token_ids is None else plain_token_ids
                 yield measurement
 
+    def measure_one(
+        self,
+        task: Task,
+        mode: Mode,
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        plain_token_ids: list[int] | None = None,
+    ) -> tuple[list[int], Measurement]:
+        """One task under one mode, with an engine that has seen nothing; its tokens are compared with plain ones'."""
+        engine = self._engine(mode)
+        request = Request(
+            request_id=task.id,
+            prompt_token_ids=engine.tokenizer.encode_chat(task.messages),
+            sampling=task.sampling(max_tokens=max_tokens, temperature=temperature),
+            tenant=f"{task.id} under {mode.name}",
+        )
+        if mode.is_warm:
+            answer_all(engine, [request])
+        before = StepTimes.of(engine)
+        [answer] = answer_all(engine, [request])
+        if set(engine.drafter_names) != set(mode.drafters):
+            raise PacelineError(f"task {task.id} failed under {mode.name}: a drafter was switched off")
+        times = StepTimes.of(engine) - before
+        is_equal = plain_token_ids in (None, answer.token_ids)
+        return answer.token_ids, _measurement(task, mode, len(request.prompt_token_ids), answer, times, is_equal)
+
     def provenance(self) -> Provenance:
         """Of this machine and these models."""
-        resolved = resolve_pair(self.config)
-        target, draft = resolved.target, resolved.draft
-        model = self.pair.target.model
-        return read_provenance(
-            model.instruction_set,
-            model.threads.num_threads,
-            read_model_provenance(target.name, target.path),
-            read_model_provenance(draft.name, draft.path) if draft else None,
-        )
-
-    def _measure_one(
-        self, task: Task, mode: Mode, max_tokens: int, plain_token_ids: list[int] | None
-    ) -> tuple[list[int], Measurement]:
-        engine = self._engine(mode)
-        prompt = engine.tokenizer.encode_chat(task.messages)
-        start_s = time.perf_counter()
-        outputs, times_s = [], []
-        for output in engine.stream(prompt, SamplingParams(max_tokens=max_tokens, temperature=0.0)):
-            outputs.append(output)
-            times_s.append(time.perf_counter() - start_s)
-        last = outputs[-1]
-        if last.error is not None or set(engine.drafter_names) != set(mode.drafters):
-            raise PacelineError(
-                f"task {task.id} failed under {mode.name}: {last.error or 'a drafter was switched off'}"
-            )
-        token_ids = [token_id for output in outputs for token_id in output.token_ids]
-        num_later = len(token_ids) - len(outputs[0].token_ids)
-        return token_ids, Measurement(
-            task_id=task.id,
-            task=task.task,
-            mode=mode.name,
-            num_prompt_tokens=len(prompt),
-            num_tokens=len(token_ids),
-            num_steps=last.speculation.num_steps,
-            num_draft_tokens=last.speculation.num_draft_tokens,
-            num_accepted_tokens=last.speculation.num_accepted_tokens,
-            time_to_first_token_s=times_s[0],
-            total_s=times_s[-1],
-            decode_tokens_per_s=num_later / (times_s[-1] - times_s[0]) if num_later else None,
-            is_text_equal=plain_token_ids in (None, token_ids),
-        )
+        return read_pair_provenance(self.config, self.pair)
 
     def _engine(self, mode: Mode) -> Engine:
         num_blocks = -(-self.config.context_window_size // self.config.block_size)
@@ -151,6 +158,36 @@ class Bench:
         if mode.controller is not None:
             parts = replace(parts, controller=mode.controller)
         return Engine.from_parts(config, parts)
+
+
+def auto_mode(config: EngineConfig, pair: LoadedPair) -> Mode:
+    """All drafters, and a controller that knows costs and has seen no text yet."""
+    limits = Limits(config.num_speculative_tokens, config.fallback_threshold)
+    controller = AdaptiveController(CostModel(measure_costs(pair, config)), limits)
+    return Mode(AUTO, pair.drafter_names, config.num_speculative_tokens, controller)
+
+
+def _measurement(
+    task: Task, mode: Mode, num_prompt_tokens: int, answer: TimedAnswer, times: StepTimes, is_equal: bool
+) -> Measurement:
+    speculation = answer.outputs[-1].speculation
+    return Measurement(
+        task_id=task.id,
+        task=task.task,
+        mode=mode.name,
+        num_prompt_tokens=num_prompt_tokens,
+        num_tokens=len(answer.token_ids),
+        num_steps=speculation.num_steps,
+        num_draft_tokens=speculation.num_draft_tokens,
+        num_accepted_tokens=speculation.num_accepted_tokens,
+        time_to_first_token_s=answer.time_to_first_token_s,
+        total_s=answer.times_s[-1],
+        decode_tokens_per_s=answer.decode_tokens_per_s,
+        is_text_equal=is_equal,
+        step_s=times.step_s,
+        wasted_s=times.wasted_s if mode.controller else None,
+        lost_s=times.lost_s if mode.controller else None,
+    )
 
 
 def summarize(measurements: Sequence[Measurement]) -> list[Summary]:
@@ -178,7 +215,16 @@ def _summary(mode: str, task: str | None, measurements: list[Measurement]) -> Su
         tokens_per_step=sum(m.num_tokens for m in measurements) / num_steps,
         acceptance_rate=sum(m.num_accepted_tokens for m in measurements) / num_drafted if num_drafted else None,
         is_text_equal=all(m.is_text_equal for m in measurements),
+        wasted_share=_share([m.wasted_s for m in measurements], measurements),
+        lost_share=_share([m.lost_s for m in measurements], measurements),
     )
+
+
+def _share(seconds: Sequence[float | None], measurements: Sequence[Measurement]) -> float | None:
+    """Of step time; None where it is not known."""
+    known = [value for value in seconds if value is not None]
+    step_s = sum(m.step_s for m in measurements)
+    return sum(known) / step_s if known and step_s else None
 
 
 def markdown_table(summaries: Sequence[Summary]) -> str:
@@ -198,4 +244,5 @@ def _cell(summary: Summary, plain: Summary) -> str:
     if summary.mode == PLAIN or plain.decode_tokens_per_s == 0:
         return rate
     speed_up = f"{summary.decode_tokens_per_s / plain.decode_tokens_per_s:.2f}x"
-    return f"{rate} ({speed_up}, {summary.tokens_per_step:.2f} a step)"
+    wasted = "" if summary.wasted_share is None else f", {100 * summary.wasted_share:.1f} % wasted"
+    return f"{rate} ({speed_up}, {summary.tokens_per_step:.2f} a step{wasted})"

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import paceline
+from paceline.config import EngineConfig
+from paceline.engine.loading import LoadedPair, resolve_pair
 from paceline.models.machine_limits import cpu_name
 
 
@@ -71,6 +73,18 @@ def read_model_provenance(name: str, path: Path) -> ModelProvenance:
     """Reads the whole file for its checksum."""
     with path.open("rb") as file:
         return ModelProvenance(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
+    """Of this machine and the models that `config` means and `pair` holds."""
+    resolved, model = resolve_pair(config), pair.target.model
+    draft = resolved.draft
+    return read_provenance(
+        model.instruction_set,
+        model.threads.num_threads,
+        read_model_provenance(resolved.target.name, resolved.target.path),
+        read_model_provenance(draft.name, draft.path) if draft else None,
+    )
 
 
 def _commit(directory: Path) -> str | None:

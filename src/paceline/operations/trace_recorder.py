@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paceline.config import EngineConfig
-from paceline.core import Batch, Plan, Request, SamplingParams
+from paceline.core import Batch, Plan, Request
 from paceline.core import Sequence as EngineSequence
 from paceline.engine import Engine
 from paceline.engine.loading import DRAFT_MODEL, LoadedPair, build_parts, load_pair, measure_costs
@@ -148,8 +148,7 @@ class Recorder:
         parts = build_parts(self.pair, self.config, self.pair.drafter_names, num_blocks)
         engine = Engine.from_parts(self.config, build_parts(self.pair, self.config, (), num_blocks))
         prompt = engine.tokenizer.encode_chat(task.messages)
-        limit = task.max_tokens if max_tokens is None else min(max_tokens, task.max_tokens)
-        sampling = SamplingParams(max_tokens=limit, temperature=0.0)
+        sampling = task.sampling(max_tokens=max_tokens)
         [completion] = engine.generate([prompt], sampling)
         if len(completion.token_ids) < 2:
             return

@@ -1,15 +1,20 @@
-"""Benchmark tasks: chats in a JSON-lines file, one task a line."""
+"""Benchmark tasks: chats in a JSON-lines file, one task a line, and how they are sampled."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Collection, Sequence
+from itertools import chain, cycle, islice, zip_longest
 from pathlib import Path
 
 import msgspec
 
+from paceline.core import SamplingParams
 from paceline.core.errors import UsageError
 
 SOURCE_TREE = Path(__file__).parents[3]
 DEFAULT_TASKS = SOURCE_TREE / "benchmarks" / "workloads" / "tasks.jsonl"
+_TOP_P = 0.95
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -20,9 +25,23 @@ class Task(msgspec.Struct, frozen=True):
     messages: list[dict[str, str]]
     max_tokens: int
 
+    def sampling(self, *, max_tokens: int | None = None, temperature: float = 0.0) -> SamplingParams:
+        """Greedy at temperature 0, else with top-p 0.95 and a seed of the task's own, so that every run gives the same
+        text; `max_tokens` can only lower the task's."""
+        limit = self.max_tokens if max_tokens is None else min(max_tokens, self.max_tokens)
+        if temperature == 0.0:
+            return SamplingParams(max_tokens=limit, temperature=0.0)
+        seed = zlib.crc32(self.id.encode())
+        return SamplingParams(max_tokens=limit, temperature=temperature, top_p=_TOP_P, seed=seed)
 
-def read_tasks(path: Path | None = None, *, limit_per_kind: int | None = None) -> list[Task]:
-    """The tasks of a file (None: the source tree's), at most so many of each kind; raises UsageError."""
+
+def read_tasks(
+    path: Path | None = None, *, limit_per_kind: int | None = None, only: Collection[str] | None = None
+) -> list[Task]:
+    """The tasks of a file (None: the source tree's), at most so many of each kind, of the kinds in `only` (None: all).
+
+    Raises UsageError.
+    """
     path = path or DEFAULT_TASKS
     try:
         tasks = [msgspec.json.decode(line, type=Task) for line in path.read_bytes().splitlines() if line.strip()]
@@ -31,8 +50,19 @@ def read_tasks(path: Path | None = None, *, limit_per_kind: int | None = None) -
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"the workload {path} cannot be read: {error}") from error
     kinds = [task.task for task in tasks]
+    for kind in only or ():
+        if kind not in kinds:
+            raise UsageError(f"the workload {path} has no kind {kind}; it has {', '.join(dict.fromkeys(kinds))}")
     return [
         task
         for index, task in enumerate(tasks)
-        if limit_per_kind is None or kinds[:index].count(task.task) < limit_per_kind
+        if (only is None or task.task in only)
+        and (limit_per_kind is None or kinds[:index].count(task.task) < limit_per_kind)
     ]
+
+
+def mix(tasks: Sequence[Task], count: int) -> list[Task]:
+    """So many tasks, one of each kind in turn; from the start again where there are fewer."""
+    kinds = dict.fromkeys(task.task for task in tasks)
+    columns = zip_longest(*([task for task in tasks if task.task == kind] for kind in kinds))
+    return list(islice(cycle(task for task in chain.from_iterable(columns) if task is not None), count))

@@ -1,0 +1,31 @@
+"""The options that the `paceline bench` commands share: which tasks are answered, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from paceline.core.errors import UsageError
+
+Item = TypeVar("Item")
+
+TasksOption = Annotated[Path | None, typer.Option(help="JSON lines of id, task, messages and max_tokens.")]
+KindsOption = Annotated[str | None, typer.Option(help="Kinds of tasks joined by commas; default: all.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Most tasks of each kind; default: all.")]
+CapOption = Annotated[int | None, typer.Option(min=1, help="Most tokens of an answer; default: each task's own.")]
+BenchTemperatureOption = Annotated[
+    float, typer.Option("--temperature", min=0.0, help="0 is greedy; above, top-p is 0.95 and seeds are fixed.")
+]
+
+
+def split(text: str | None, kind: Callable[[str], Item], name: str) -> list[Item] | None:
+    """The values of an option that takes several joined by commas. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return [kind(part.strip()) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{name} {text} is not understood; give values joined by commas") from error

@@ -1,0 +1,83 @@
+"""Holds a simulation against real runs: best and worst fixed setting and automatic mode on the recorded prompts.
+
+The prediction comes from recorded proposals and measured step costs alone, so a machine that is slower during the runs
+than it was while costs were measured shows in all settings alike; their ratios to plain decoding are what counts.
+Nothing here prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.config import DrafterName
+from paceline.operations.bench import Bench, Mode, auto_mode
+from paceline.operations.simulate import AUTO, PLAIN, Replay, Setting
+from paceline.operations.trace_recorder import Recorder
+from paceline.operations.workload import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """One setting on all prompts, from first tokens to last: seconds and speed-ups over plain decoding, as predicted
+    and as measured."""
+
+    setting: str
+    predicted_s: float
+    measured_s: float
+    predicted_speed_up: float
+    measured_speed_up: float
+    is_text_equal: bool
+
+    @property
+    def error(self) -> float:
+        """Measured over predicted speed-up, less 1."""
+        return self.measured_speed_up / self.predicted_speed_up - 1.0
+
+
+def settings_to_confirm(replays: Sequence[Replay], count: int) -> list[str]:
+    """The best fixed setting over all tasks, automatic and the worst one, then the next best; at most `count`."""
+    fixed = [replay for replay in replays if replay.task is None and replay.setting not in (PLAIN, AUTO)]
+    ordered = [replay.setting for replay in sorted(fixed, key=lambda replay: -replay.tokens_per_s)]
+    return list(dict.fromkeys([*ordered[:1], AUTO, *ordered[-1:], *ordered[1:]]))[:count]
+
+
+def confirm(
+    recorder: Recorder,
+    settings: Sequence[Setting],
+    replays: Sequence[Replay],
+    tasks: Sequence[Task],
+    *,
+    max_tokens: int | None = None,
+) -> list[Confirmation]:
+    """Runs plain decoding and the settings in turn on each prompt; `replays` are the simulation's of the same prompts.
+
+    Automatic mode starts without knowledge, as in the simulation. Blocks for all of it.
+    """
+    modes = [Mode(PLAIN), *(_mode(recorder, setting) for setting in settings if setting.name != PLAIN)]
+    bench = Bench(recorder.config, recorder.pair, tuple(modes))
+    measurements = [m for m in bench.measure(tasks, max_tokens=max_tokens) if m.num_tokens > 1]
+    measured_s = {mode.name: sum(m.decode_s for m in measurements if m.mode == mode.name) for mode in modes}
+    predicted_s = {replay.setting: replay.seconds for replay in replays if replay.task is None}
+    return [
+        Confirmation(
+            setting=mode.name,
+            predicted_s=predicted_s[mode.name],
+            measured_s=measured_s[mode.name],
+            predicted_speed_up=predicted_s[PLAIN] / predicted_s[mode.name],
+            measured_speed_up=measured_s[PLAIN] / measured_s[mode.name],
+            is_text_equal=all(m.is_text_equal for m in measurements if m.mode == mode.name),
+        )
+        for mode in modes
+    ]
+
+
+def _mode(recorder: Recorder, setting: Setting) -> Mode:
+    if setting.is_auto:
+        return auto_mode(recorder.config, recorder.pair)
+    return Mode(setting.name, (_drafter_name(recorder, setting),), setting.window)
+
+
+def _drafter_name(recorder: Recorder, setting: Setting) -> DrafterName:
+    [name] = [name for name in recorder.pair.drafter_names if name == setting.drafter]
+    return name

@@ -1,0 +1,65 @@
+"""Whether automatic mode is ever slower than plain decoding: alternating pairs of both on each prompt.
+
+A single run says little on a busy machine; the median of several ratios, each of two runs next to each other, says
+more, and the time of drafts that brought nothing is counted. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from paceline.operations.bench import AUTO, PLAIN, Bench, Measurement
+from paceline.operations.workload import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCheck:
+    """One prompt: automatic over plain speed in each pair, and the shares of automatic mode's step time that went into
+    drafts of which nothing was accepted, and by which drafters cost more than they saved."""
+
+    task_id: str
+    task: str
+    ratios: tuple[float, ...]
+    wasted_share: float
+    lost_share: float
+    is_text_equal: bool
+
+    @property
+    def median_ratio(self) -> float:
+        """Below 1 automatic mode is slower."""
+        return statistics.median(self.ratios)
+
+
+def check_pairs(
+    bench: Bench, tasks: Sequence[Task], num_pairs: int, *, max_tokens: int | None = None, temperature: float = 0.0
+) -> Iterator[PairCheck]:
+    """Each prompt `num_pairs` times under plain and automatic mode, in alternating order; prompts that are answered in
+    a single token are left out. The bench must have both modes."""
+    modes = {mode.name: mode for mode in bench.modes}
+    for task in tasks:
+        pairs: list[tuple[Measurement, Measurement]] = []
+        is_equal = True
+        for number in range(num_pairs):
+            names = (PLAIN, AUTO) if number % 2 == 0 else (AUTO, PLAIN)
+            runs = {
+                name: bench.measure_one(task, modes[name], max_tokens=max_tokens, temperature=temperature)
+                for name in names
+            }
+            is_equal = is_equal and runs[PLAIN][0] == runs[AUTO][0]
+            pairs.append((runs[PLAIN][1], runs[AUTO][1]))
+        if all(auto.decode_s > 0.0 and plain.decode_s > 0.0 for plain, auto in pairs):
+            yield _pair_check(task, pairs, is_equal)
+
+
+def _pair_check(task: Task, pairs: list[tuple[Measurement, Measurement]], is_equal: bool) -> PairCheck:
+    step_s = sum(auto.step_s for _, auto in pairs)
+    return PairCheck(
+        task_id=task.id,
+        task=task.task,
+        ratios=tuple(plain.decode_s / auto.decode_s for plain, auto in pairs),
+        wasted_share=sum(auto.wasted_s or 0.0 for _, auto in pairs) / step_s if step_s else 0.0,
+        lost_share=sum(auto.lost_s or 0.0 for _, auto in pairs) / step_s if step_s else 0.0,
+        is_text_equal=is_equal,
+    )
