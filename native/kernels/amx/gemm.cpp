@@ -11,7 +11,7 @@
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 9;  // from here on tiles are faster
+constexpr int64_t kFirstTileRows = 8;  // from here on tiles are faster
 constexpr int kHalfRows = 16;
 constexpr int kTileRows = 2 * kHalfRows;
 constexpr int kTileInputs = 64;
