@@ -49,7 +49,6 @@ struct OwnedRows {
   QuantizedRows rows;
 };
 
-
 OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t num_rows, size_t inputs,
                         ActivationRounding rounding) {
   OwnedRows owned;
@@ -181,7 +180,8 @@ void bind_gemm(nb::module_& module) {
   kernels.def("gemm", &gemm, nb::arg("instruction_set"), nb::arg("weights"), nb::arg("rows"), nb::arg("block_begin"),
               nb::arg("block_end"), nb::arg("rounding") = ActivationRounding::kEightBits,
               "float32 [rows, outputs] of rows float32 [rows, inputs]; columns outside the blocks of 16 stay zero.");
-  kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"), nb::arg("rounding") = ActivationRounding::kEightBits,
+  kernels.def("quantize", &quantize, nb::arg("instruction_set"), nb::arg("rows"),
+              nb::arg("rounding") = ActivationRounding::kEightBits,
               "Rounds float32 rows: int8 planes [rows, blocks, low and high, 256], float32 scales [rows, blocks], int32 sums\n"
               "[rows, blocks, low and high, 16] of 16 values, int32 [rows, blocks, low, high and whole, 8] of 32 values.");
   kernels.def("quantize_q4_0", &quantize_weights, nb::arg("instruction_set"), nb::arg("rows"),

@@ -11,8 +11,8 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kPackGrain = 64;
-constexpr int64_t kFewRowsGrain = 2;  // column blocks; with many rows, whole strips
-constexpr int64_t kManyRows = 17;
+constexpr int64_t kFewRows = 16;
+constexpr int64_t kFewRowsGrain = 2;  // column blocks; with more rows, whole strips
 constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
 void require(bool condition, const char* message) {
@@ -157,7 +157,7 @@ void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_lis
   const QuantizedRows rounded = has_quantized ? round_rows(rows, num_rows, inputs) : QuantizedRows{};
   int64_t num_blocks = 0;
   for (const Product& product : products) num_blocks += product.matrix->column_blocks;
-  const int64_t grain = num_rows < kManyRows ? kFewRowsGrain : kStripBlocks;
+  const int64_t grain = num_rows <= kFewRows ? kFewRowsGrain : kStripBlocks;
   pool_.parallel_for(num_blocks, grain, [&](int64_t begin, int64_t end) {
     thread_local AlignedBuffer memory;
     memory.reserve(gemm_scratch_bytes(rounded.row_capacity));

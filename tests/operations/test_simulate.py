@@ -10,8 +10,9 @@ import pytest
 
 from paceline.core import Draft
 from paceline.core.errors import UsageError
-from paceline.operations.simulate import AUTO, PLAIN, Replay, Setting, Simulation, regrets, replay_all
+from paceline.operations.simulate import Replay, Setting, Simulation, regrets, replay_all
 from paceline.operations.trace import PromptTrace, Proposal, Trace, read_costs, read_trace
+from paceline.operations.workload import AUTO, PLAIN
 from paceline.speculation import DrafterCosts, RowTable, StepCosts
 
 CPU = StepCosts(

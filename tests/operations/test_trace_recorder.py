@@ -9,10 +9,10 @@ from paceline.core import Plan, Request, SamplingParams, Sequence
 from paceline.engine import Engine
 from paceline.engine.loading import build_parts
 from paceline.models.sampling import RowSampler
-from paceline.operations.simulate import AUTO, PLAIN, Setting, Simulation
+from paceline.operations.simulate import Setting, Simulation
 from paceline.operations.trace import Trace
 from paceline.operations.trace_recorder import MAX_WINDOW, Recorder
-from paceline.operations.workload import Task
+from paceline.operations.workload import AUTO, PLAIN, Task
 
 TASKS = [
     Task("copy-1", "copy", [{"role": "user", "content": "abc abc abc abc"}], 40),

@@ -12,9 +12,9 @@ from paceline.speculation.acceptance import (
     DepthModel,
     Judgement,
     SequenceBias,
+    calibrated_survivals,
     expect,
     judge,
-    survivals,
 )
 
 TREE = Draft((5, 6, 7, 8), (None, 0, None, 2), (0.9, 0.8, 0.7, 0.6), "tree")
@@ -40,8 +40,8 @@ def test_siblings_are_judged_and_what_hangs_below_a_wrong_node_is_not():
 
 
 def test_survival_multiplies_down_the_tree():
-    assert survivals(TREE, Calibration()) == pytest.approx([0.9, 0.72, 0.7, 0.42])
-    assert survivals(Draft.chain([1, 2], "x", [1.0, 1.0]), Calibration()) == pytest.approx([0.98, 0.98**2])
+    assert calibrated_survivals(TREE, Calibration()) == pytest.approx([0.9, 0.72, 0.7, 0.42])
+    assert calibrated_survivals(Draft.chain([1, 2], "x", [1.0, 1.0]), Calibration()) == pytest.approx([0.98, 0.98**2])
 
 
 def test_a_calibration_rises_with_confidence_and_stays_a_probability():

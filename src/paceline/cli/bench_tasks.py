@@ -39,9 +39,9 @@ def tasks_command(
     """Measure tokens per second, time to first token and what drafts bring, one request at a time."""
     from paceline.cli.model_files import pull_models
     from paceline.core.errors import UsageError
-    from paceline.operations.bench import AUTO, Bench, markdown_table, summarize
+    from paceline.operations.bench import Bench, markdown_table, summarize
     from paceline.operations.pairs import check_pairs
-    from paceline.operations.workload import read_tasks
+    from paceline.operations.workload import AUTO, read_tasks
 
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
     pull_models(settings.engine)

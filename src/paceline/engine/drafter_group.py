@@ -72,7 +72,7 @@ class DrafterGroup:
 
     def propose(self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer]) -> list[Draft]:
         """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named."""
-        drafts = [_free_draft(offer, plan) for offer, plan in zip(offers, plans, strict=True)]
+        drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         for drafter in [drafter for drafter in self._drafters.values() if not drafter.is_free]:
             indices = [i for i, plan in enumerate(plans) if plan.drafter == drafter.name and plan.window > 0]
             chosen = self._propose(drafter, [sequences[i] for i in indices], [plans[i] for i in indices])
@@ -102,13 +102,6 @@ class DrafterGroup:
         except Exception:
             _logger.exception("drafter %s failed and is switched off", drafter.name)
             del self._drafters[drafter.name]
-
-
-def _free_draft(offer: Offer, plan: Plan) -> Draft:
-    for draft in offer.free_drafts:
-        if draft.drafter == plan.drafter:
-            return cut(draft, plan.window)
-    return NO_DRAFT
 
 
 def _exchange(drafter: Drafter, gone: list[Sequence], new: list[Sequence]) -> None:

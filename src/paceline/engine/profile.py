@@ -7,11 +7,11 @@ models' KV stores are replaced, so it comes before an engine is built.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import os
 import platform
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 import paceline
+from paceline.checkpoint.atomic_file import write_atomically
 from paceline.config import EngineConfig
 from paceline.core import Batch
 from paceline.models import NativeModel
@@ -38,6 +39,7 @@ _FEWEST = 2
 _FIRST_TOKEN = 16
 _MOST_KEPT = 64
 _FORMAT = 1
+_logger = logging.getLogger(__name__)
 
 
 class ModelProfile:
@@ -124,18 +126,22 @@ def cached_profile(
 ) -> StepCosts:
     """The profile of an earlier start under the same conditions, or a new one, which is kept.
 
-    `identities` are those of the model files. A cache that cannot be read or written is no error.
+    `identities` are those of the model files. A cache that cannot be read or written is no error, but
+    is logged.
     """
     path = directory / "profiles" / f"{_key(identities, config, target)}.json"
-    with suppress(OSError, msgspec.MsgspecError):
+    try:
         return msgspec.json.decode(path.read_bytes(), type=StepCosts)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        _logger.warning("cannot read %s (%s); measuring the costs of steps again", path, error)
     costs = profile(target, drafters, min(config.context_window_size, target.config.max_context))
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_bytes(msgspec.json.encode(costs))
-        unfinished.replace(path)
+    try:
+        write_atomically(path, msgspec.json.encode(costs))
         _remove_oldest(path.parent)
+    except OSError as error:
+        _logger.warning("cannot write %s (%s); the next start is slower", path, error.strerror)
     return costs
 
 

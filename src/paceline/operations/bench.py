@@ -19,11 +19,9 @@ from paceline.engine import Engine
 from paceline.engine.loading import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
 from paceline.operations.provenance import Provenance, read_pair_provenance
 from paceline.operations.timed_answers import StepTimes, TimedAnswer, answer_all
-from paceline.operations.workload import Task
+from paceline.operations.workload import AUTO, PLAIN, Task
 from paceline.speculation import AdaptiveController, Controller, CostModel, Limits
 
-PLAIN = "plain"
-AUTO = "auto"
 AUTO_WARM = "auto, warm store"
 FIXED_WINDOWS = (3, 7)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from paceline.config import DrafterName
 from paceline.operations.bench import Bench, Mode, auto_mode
-from paceline.operations.simulate import AUTO, PLAIN, Replay, Setting
+from paceline.operations.simulate import Replay, Setting
 from paceline.operations.trace_recorder import Recorder
-from paceline.operations.workload import Task
+from paceline.operations.workload import AUTO, PLAIN, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

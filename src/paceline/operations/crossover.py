@@ -17,10 +17,8 @@ from paceline.core.errors import UsageError
 from paceline.engine import Engine
 from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs
 from paceline.operations.timed_answers import StepTimes, answer_all
-from paceline.operations.workload import Task, mix
+from paceline.operations.workload import AUTO, PLAIN, Task, mix, paired_modes
 
-PLAIN = "plain"
-AUTO = "auto"
 NUM_STREAMS = (1, 2, 4, 8, 16, 32)
 _OFF = SpeculationParams(mode=SpeculationMode.OFF)
 
@@ -92,7 +90,7 @@ class Crossover:
         for num_streams in self._num_streams:
             texts: list[list[int]] | None = None
             for pair in range(num_pairs):
-                for mode in (PLAIN, AUTO) if pair % 2 == 0 else (AUTO, PLAIN):
+                for mode in paired_modes(pair):
                     texts, run = self._run(num_streams, pair, mode, texts)
                     yield run
 

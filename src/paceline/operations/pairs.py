@@ -10,8 +10,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.operations.bench import AUTO, PLAIN, Bench, Measurement
-from paceline.operations.workload import Task
+from paceline.operations.bench import Bench, Measurement
+from paceline.operations.timed_answers import StepTimes
+from paceline.operations.workload import AUTO, PLAIN, Task, paired_modes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +43,9 @@ def check_pairs(
         pairs: list[tuple[Measurement, Measurement]] = []
         is_equal = True
         for number in range(num_pairs):
-            names = (PLAIN, AUTO) if number % 2 == 0 else (AUTO, PLAIN)
             runs = {
                 name: bench.measure_one(task, modes[name], max_tokens=max_tokens, temperature=temperature)
-                for name in names
+                for name in paired_modes(number)
             }
             is_equal = is_equal and runs[PLAIN][0] == runs[AUTO][0]
             pairs.append((runs[PLAIN][1], runs[AUTO][1]))
@@ -54,12 +54,12 @@ def check_pairs(
 
 
 def _pair_check(task: Task, pairs: list[tuple[Measurement, Measurement]], is_equal: bool) -> PairCheck:
-    step_s = sum(auto.step_s for _, auto in pairs)
+    times = sum((StepTimes(auto.step_s, auto.wasted_s or 0.0, auto.lost_s or 0.0) for _, auto in pairs), StepTimes())
     return PairCheck(
         task_id=task.id,
         task=task.task,
         ratios=tuple(plain.decode_s / auto.decode_s for plain, auto in pairs),
-        wasted_share=sum(auto.wasted_s or 0.0 for _, auto in pairs) / step_s if step_s else 0.0,
-        lost_share=sum(auto.lost_s or 0.0 for _, auto in pairs) / step_s if step_s else 0.0,
+        wasted_share=times.wasted_share,
+        lost_share=times.lost_share,
         is_text_equal=is_equal,
     )

@@ -13,6 +13,7 @@ from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
 from paceline.core import Sequence as EngineSequence
 from paceline.core.sequence import SequenceStatus
 from paceline.operations.trace import PromptTrace, Trace
+from paceline.operations.workload import AUTO, PLAIN
 from paceline.speculation import (
     AdaptiveController,
     Controller,
@@ -28,8 +29,6 @@ from paceline.speculation.tree import best_first, child_by_token, cut
 
 MAX_WINDOW = 16
 FIXED_WINDOWS = (1, 2, 3, 5, 7, 10, 16)
-PLAIN = "plain"
-AUTO = "auto"
 _CHUNK = 256
 _SPARE_ROWS = 264
 
@@ -196,10 +195,7 @@ class Simulation:
         self, streams: list[_Stream], plans: list[Plan], offers: list[Offer]
     ) -> tuple[list[Draft], dict[str, float]]:
         """The drafts of all plans, and what making them takes."""
-        drafts = [
-            next((cut(draft, plan.window) for draft in offer.free_drafts if draft.drafter == plan.drafter), Draft())
-            for offer, plan in zip(offers, plans, strict=True)
-        ]
+        drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         seconds: dict[str, float] = {}
         for name in self._made:
             users = [i for i, plan in enumerate(plans) if plan.drafter == name and plan.window > 0]

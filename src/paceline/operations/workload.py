@@ -1,4 +1,5 @@
-"""Benchmark tasks: chats in a JSON-lines file, one task a line, and how they are sampled."""
+"""Benchmark tasks: chats in a JSON-lines file, one task a line, how they are sampled, and the two modes that every
+comparison has."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from paceline.core.errors import UsageError
 
 SOURCE_TREE = Path(__file__).parents[3]
 DEFAULT_TASKS = SOURCE_TREE / "benchmarks" / "workloads" / "tasks.jsonl"
+PLAIN = "plain"
+AUTO = "auto"
 _TOP_P = 0.95
 
 
@@ -66,3 +69,8 @@ def mix(tasks: Sequence[Task], count: int) -> list[Task]:
     kinds = dict.fromkeys(task.task for task in tasks)
     columns = zip_longest(*([task for task in tasks if task.task == kind] for kind in kinds))
     return list(islice(cycle(task for task in chain.from_iterable(columns) if task is not None), count))
+
+
+def paired_modes(number: int) -> tuple[str, str]:
+    """The order of a pair of runs: alternating, so that a machine that slows down treats both modes alike."""
+    return (PLAIN, AUTO) if number % 2 == 0 else (AUTO, PLAIN)

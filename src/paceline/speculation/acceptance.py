@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds
+from paceline.speculation.tree import survivals
 
 MAX_DEPTH = 16
 _SEQUENCE_RATE = 0.35
@@ -99,16 +100,10 @@ class SequenceBias:
         self.bias = _within(self.bias + rate * error, -_MAX_BIAS, _MAX_BIAS)
 
 
-def survivals(draft: Draft, calibration: Calibration) -> list[float]:
-    """For each node the probability that it is accepted."""
-    result: list[float] = []
-    known: dict[float, float] = {}
-    for parent, confidence in zip(draft.parents, draft.confidences, strict=True):
-        probability = known.get(confidence)
-        if probability is None:
-            probability = known[confidence] = calibration.probability(confidence)
-        result.append(probability if parent is None else probability * result[parent])
-    return result
+def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
+    """For each node the probability that it is accepted, with what the drafter's confidence is worth."""
+    known = {confidence: calibration.probability(confidence) for confidence in set(draft.confidences)}
+    return survivals(draft, (known[confidence] for confidence in draft.confidences))
 
 
 class DepthRates:

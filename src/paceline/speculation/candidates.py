@@ -14,9 +14,9 @@ from paceline.speculation.acceptance import (
     DepthModel,
     Expectation,
     SequenceBias,
+    calibrated_survivals,
     expect,
     judge,
-    survivals,
 )
 from paceline.speculation.planner import Candidate
 from paceline.speculation.probing import Guard, Patience
@@ -111,7 +111,7 @@ class Portfolio:
         """A draft that exists, cut to `limit` nodes and to those that have a chance."""
         gains: list[float] = []
         lowest = 1.0
-        for survival in survivals(draft, self.calibration(draft.drafter, own))[:limit]:
+        for survival in calibrated_survivals(draft, self.calibration(draft.drafter, own))[:limit]:
             lowest = min(lowest, survival)
             if lowest < LEAST_SURVIVAL:
                 break

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from paceline.core import Draft, Plan, Sequence, SpeculationMode, Verdict
 from paceline.speculation.accounting import SpeculationTimes
+from paceline.speculation.tree import cut
 
 NOT_ALLOWED = "request"
 NO_DRAFTER = "no drafter"
@@ -24,6 +25,11 @@ class Offer:
     max_window: int
     free_drafts: tuple[Draft, ...] = ()
     num_missed: Mapping[str, int] = field(default_factory=dict)
+
+    def take(self, plan: Plan) -> Draft:
+        """The free draft that a plan names, cut to its window; empty where there is none."""
+        named = (draft for draft in self.free_drafts if draft.drafter == plan.drafter)
+        return cut(next(named, Draft()), plan.window)
 
 
 @dataclass(frozen=True, slots=True)

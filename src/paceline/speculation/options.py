@@ -15,7 +15,7 @@ from paceline.speculation.candidates import OwnHistory, Portfolio, SequenceHisto
 from paceline.speculation.controller import NO_DRAFTER, NOT_ALLOWED, Offer
 from paceline.speculation.cost_model import CostModel
 from paceline.speculation.lengths import ExpectedLengths
-from paceline.speculation.planner import Candidate, Choice
+from paceline.speculation.planner import Candidate, Choice, worths_by_size
 from paceline.speculation.probing import ProbeBudget
 
 DOES_NOT_PAY = "does not pay"
@@ -292,10 +292,5 @@ def _made_plan(name: str, node_s: List[float], terms: _MadeTerms, situation: Sit
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
     """Expected tokens less what they cost at the mean price of a row, with the best number of nodes; 0 at least."""
-    node_price = situation.rate * (candidate.node_s + candidate.depth_s / num_sharing + situation.row_s)
-    worth = -situation.rate * candidate.price_s
-    for gain in candidate.gains:
-        if gain <= node_price:
-            break
-        worth += gain - node_price
-    return max(0.0, worth)
+    row_s = situation.row_s + candidate.depth_s / num_sharing
+    return worths_by_size(candidate, row_s, situation.rate)[-1]

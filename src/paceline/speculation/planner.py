@@ -1,7 +1,7 @@
 """The planner: which sequences take which drafter and window in one step, as pure functions.
 
 It maximizes expected tokens minus `rate` times seconds. With the rate that is really reached in the long run this
-maximizes tokens per second over many steps (Dinkelbach, 1967); `fastest_plan` finds the rate of one step alone.
+maximizes tokens per second over many steps (Dinkelbach, 1967).
 """
 
 from __future__ import annotations
@@ -101,18 +101,6 @@ class _Search:
                     yield (*assignment[:sequence], index, *assignment[sequence + 1 :]), max(1, depth)
 
 
-def fastest_plan(offers: Offers, steps_s: Sequence[float]) -> list[Choice]:
-    """The plan of most expected tokens per second of this step, each sequence's own token included."""
-    rate = len(offers) / steps_s[0]
-    while True:
-        choices = best_plan(offers, steps_s, rate)
-        seconds = plan_s(offers, choices, steps_s)
-        faster = (len(offers) + num_expected(offers, choices)) / seconds
-        if faster <= rate * (1.0 + 1e-12):
-            return choices
-        rate = faster
-
-
 def value(offers: Offers, choices: Sequence[Choice], steps_s: Sequence[float], rate: float) -> float:
     """Expected draft tokens accepted, minus `rate` times the seconds of the step."""
     return num_expected(offers, choices) - rate * plan_s(offers, choices, steps_s)
@@ -169,7 +157,7 @@ def _assign(offers: Offers, row_s: float, rate: float) -> tuple[tuple[int | None
         own_shared: tuple[list[float], int | None] = ([0.0], None)
         best_gain = 0.0
         for index, candidate in enumerate(candidates):
-            worths = _worths(candidate, row_s, rate)
+            worths = worths_by_size(candidate, row_s, rate)
             if candidate.depth_s:
                 own_shared, depth_s = (worths, index), max(depth_s, candidate.depth_s)
             elif candidate.gains and (worths[-1], candidate.gains[0]) > (best_free[0], best_gain):
@@ -197,7 +185,7 @@ def _best_depth(
     return max(range(len(totals)), key=totals.__getitem__)
 
 
-def _worths(candidate: Candidate, row_s: float, rate: float) -> list[float]:
+def worths_by_size(candidate: Candidate, row_s: float, rate: float) -> list[float]:
     """The most a candidate is worth with at most 0, 1, ... nodes, up to where more nodes add nothing."""
     node_price = rate * (row_s + candidate.node_s)
     worth = -rate * candidate.price_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from paceline.core import Draft
 
 
@@ -30,6 +32,14 @@ def cut(draft: Draft, num_nodes: int) -> Draft:
     return Draft(draft.token_ids[:num_nodes], draft.parents[:num_nodes], draft.confidences[:num_nodes], draft.drafter)
 
 
+def survivals(draft: Draft, probabilities: Iterable[float]) -> list[float]:
+    """For each node the probability that it is accepted, of those given that its parent was."""
+    result: list[float] = []
+    for parent, probability in zip(draft.parents, probabilities, strict=True):
+        result.append(probability if parent is None else probability * result[parent])
+    return result
+
+
 def best_first(draft: Draft) -> Draft:
     """The same tree with its nodes in the order of falling survival, so that cutting it keeps the likeliest.
 
@@ -37,10 +47,8 @@ def best_first(draft: Draft) -> Draft:
     """
     if draft.is_chain:
         return draft
-    survivals: list[float] = []
-    for parent, confidence in zip(draft.parents, draft.confidences, strict=True):
-        survivals.append(confidence if parent is None else confidence * survivals[parent])
-    order = sorted(range(len(draft)), key=lambda node: -survivals[node])
+    likelihoods = survivals(draft, draft.confidences)
+    order = sorted(range(len(draft)), key=lambda node: -likelihoods[node])
     place = {node: index for index, node in enumerate(order)}
     return Draft(
         tuple(draft.token_ids[node] for node in order),

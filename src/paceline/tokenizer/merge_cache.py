@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from paceline.checkpoint.atomic_file import write_atomically
 from paceline.tokenizer.vocabulary import Vocabulary
 
 _DIGEST_SIZE = 32
@@ -50,7 +49,7 @@ class MergeCache:
             return
         payload = pairs.astype("<u4").tobytes()
         try:
-            _replace(self._path, hashlib.sha256(payload).digest() + payload)
+            write_atomically(self._path, hashlib.sha256(payload).digest() + payload)
         except OSError as error:
             _logger.warning("cannot write %s (%s); the next start is slower", self._path, error.strerror)
 
@@ -67,16 +66,3 @@ def _decode(content: bytes) -> npt.NDArray[np.uint32] | None:
     if len(payload) % 8 != 0 or hashlib.sha256(payload).digest() != digest:
         return None
     return np.frombuffer(payload, "<u4").astype(np.uint32).reshape(-1, 2)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise

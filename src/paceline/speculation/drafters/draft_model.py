@@ -68,9 +68,8 @@ class DraftModelDrafter:
 
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
-    the model's context), gets empty drafts. A call reads at most `prefill_chunk_size` unseen
-    tokens over all sequences, and a sequence drafts once it has none left. `threads` sample (None: the calling thread
-    alone).
+    the model's context), gets empty drafts. A call reads at most `prefill_chunk_size` unseen tokens over all sequences,
+    and a sequence drafts once it has none left. `threads` sample (None: the calling thread alone).
     """
 
     name = "draft-model"
