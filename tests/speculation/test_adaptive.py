@@ -15,6 +15,7 @@ from paceline.speculation import (
     StepOutcome,
     StepRoom,
 )
+from paceline.speculation.pace import Pace
 from paceline.speculation.probing import Guard, Patience, ProbeBudget
 
 CHEAP_ROWS = StepCosts(RowTable((1, 64), (1.0, 1.2)))
@@ -82,7 +83,8 @@ def test_a_draft_that_pays_is_taken_and_grows_with_success():
     windows = [run.step(16).window for _ in range(4)]
     assert 0 < windows[0] <= 4
     assert windows[-1] == 8
-    assert run.control.speed_up > 1.5
+    times = run.control.times
+    assert times.plain_s > 1.5 * times.compared_s
 
 
 def test_a_draft_that_is_always_wrong_is_left_out():
@@ -153,6 +155,31 @@ def test_a_model_is_not_started_where_free_drafts_do_as_well():
     run = Run(controller(WITH_MODEL), sequence())
     plans = [run.step(8, num_missed=2000) for _ in range(40)]
     assert {plan.drafter for plan in plans} <= {"ngram", "none"}
+
+
+def test_a_model_that_was_good_comes_back_at_once_after_a_copied_passage():
+    run = Run(controller(WITH_MODEL), sequence())
+    before = [run.step(4, free=None, num_missed=1) for _ in range(12)][-1]
+    copied = [run.step(8, num_missed=9 * (count + 1)) for count in range(8)]
+    assert all(plan.drafter == "ngram" and plan.window == 8 for plan in copied[2:])
+    after = run.step(4, free=None, num_missed=80)
+    assert after.drafter == "draft-model"
+    assert after.window > 0
+    assert after.deepen_above[0] < 1.2 * before.deepen_above[0]  # time is not dearer for having copied
+
+
+def test_a_pace_starts_from_an_expectation_and_follows_what_is_measured():
+    pace = Pace()
+    assert pace.speed_up == 1.0
+    pace.start(2.0)
+    assert 1.0 < pace.speed_up < 1.5
+    for _ in range(200):
+        pace.record(6.0, 2.0)
+        pace.start(2.0)
+    assert 2.9 < pace.speed_up < 3.0
+    for _ in range(400):
+        pace.record(1.0, 2.0)
+    assert pace.speed_up == 1.0
 
 
 def test_a_model_that_is_always_wrong_is_probed_ever_more_rarely():

@@ -15,7 +15,7 @@ from paceline.core.draft import log_odds
 from paceline.speculation.tree import survivals
 
 MAX_DEPTH = 16
-_SEQUENCE_RATE = 0.35
+_SEQUENCE_RATE = 0.1
 _DRAFTER_RATE = 0.3
 _LEAST_SEQUENCE_RATE = 0.05
 _LEAST_DRAFTER_RATE = 0.01

@@ -17,11 +17,10 @@ from paceline.speculation.candidates import Portfolio, SequenceHistory
 from paceline.speculation.controller import Offer, StepOutcome, StepRoom, level, usable_window
 from paceline.speculation.cost_model import CostModel
 from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
+from paceline.speculation.pace import Pace
 from paceline.speculation.planner import best_plan
 
-_SPEED_MEMORY = 0.95
-_FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
-_NUM_FIRST_STEPS = 10
+_COPY_LENGTH = 5  # nodes of a free draft that make a step one that copies
 
 
 class AdaptiveController:
@@ -35,12 +34,12 @@ class AdaptiveController:
         self._times = SpeculationTimes()
         self.costs = costs
         self._limits = limits
-        self._portfolio = Portfolio()
+        self._portfolio = Portfolio(costs.costs.drafters)
         self._chooser = OptionChooser(self._portfolio, costs, limits)
         self._histories: dict[Sequence, SequenceHistory] = {}
         self._step = 0
-        self._tokens_s = 0.0
-        self._spent_s = 0.0
+        self._pace = Pace()
+        self._own_pace = Pace()
         self._situation = Situation.empty()
 
     @property
@@ -48,11 +47,6 @@ class AdaptiveController:
         """Where the time of all steps with plans went; what was lost is counted when a sequence has ended."""
         self._forget_ended()
         return self._times
-
-    @property
-    def speed_up(self) -> float:
-        """Tokens per second over those of plain decoding, of late, as the cost model sees it; at least 1."""
-        return max(1.0, self._tokens_s / self._spent_s) if self._spent_s else 1.0
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
         """One plan for each sequence; what pays best together."""
@@ -97,9 +91,8 @@ class AdaptiveController:
         num_sequences = len(sequences)
         context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
         plain_s = self.costs.step_s(num_sequences, context)
-        if self._spent_s == 0.0:
-            self._spent_s = _NUM_FIRST_STEPS * plain_s
-            self._tokens_s = _FIRST_SPEED_UP * self._spent_s
+        self._pace.start(plain_s)
+        self._own_pace.start(plain_s)
         steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
         return Situation(
             step=self._step,
@@ -108,7 +101,8 @@ class AdaptiveController:
             steps_s=steps_s,
             row_s=early_row_s(steps_s),
             plain_s=plain_s,
-            rate=self.speed_up * num_sequences / plain_s,
+            rate=self._own_pace.speed_up * num_sequences / plain_s,
+            overall_rate=self._pace.speed_up * num_sequences / plain_s,
             num_ready=_count_ready(offers),
         )
 
@@ -148,18 +142,28 @@ class AdaptiveController:
         if outcome.room.num_prompt_rows == 0:
             self._times.plain_s += worth_s * self.costs.common_factor
             self._times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
-        self._tokens_s = self._tokens_s * _SPEED_MEMORY + worth_s
-        steady_s = self._situation.plain_s + bill.extra_s - self._reading_s(outcome)
-        self._spent_s = self._spent_s * _SPEED_MEMORY + steady_s
         self._chooser.budget.total_s += self._situation.plain_s + bill.extra_s
+        self._keep_pace(outcome, bill)
 
-    def _reading_s(self, outcome: StepOutcome) -> float:
-        """Seconds that drafters took to read whole texts, which they do once."""
-        return sum(
-            self.costs.catch_up_s(plan.drafter, num_missed)
-            for plan, offer in zip(outcome.plans, outcome.offers, strict=True)
-            if plan.window > 0 and (num_missed := offer.num_missed.get(plan.drafter, 0)) > SMALL_CATCH_UP
-        )
+    def _keep_pace(self, outcome: StepOutcome, bill: Bill) -> None:
+        """Of all sequences, and of those that did not copy, without the time of reading whole texts, which is done
+        once."""
+        plain_step_s = self._situation.plain_s / len(outcome.sequences)
+        all_plain_s = all_spent_s = own_plain_s = own_spent_s = 0.0
+        for index, (plan, offer) in enumerate(zip(outcome.plans, outcome.offers, strict=True)):
+            num_missed = offer.num_missed.get(plan.drafter)
+            is_reading = num_missed is not None and num_missed > SMALL_CATCH_UP
+            reading_s = self.costs.catch_up_s(plan.drafter, num_missed or 0) if is_reading else 0.0
+            plain_s = len(outcome.verdicts[index].committed) * plain_step_s
+            spent_s = plain_step_s + max(0.0, bill.cost_s[index] - reading_s)
+            all_plain_s += plain_s
+            all_spent_s += spent_s
+            if num_missed is not None or plan.window < _COPY_LENGTH:
+                own_plain_s += plain_s
+                own_spent_s += spent_s
+        self._pace.record(all_plain_s, all_spent_s)
+        if own_spent_s > 0.0:
+            self._own_pace.record(own_plain_s, own_spent_s)
 
     def _learn(self, outcome: StepOutcome, index: int, bill: Bill) -> None:
         """From one sequence's drafts, all of them, and what they cost and saved."""

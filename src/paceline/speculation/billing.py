@@ -10,11 +10,16 @@ from paceline.speculation.controller import StepOutcome
 @dataclass(frozen=True, slots=True)
 class Bill:
     """`saved_s[i]` is what plain decoding would have taken for sequence i's accepted draft tokens, less what its draft
-    cost. `extra_s` is what all drafts cost, `wasted_s` the part of the drafts of which nothing was accepted."""
+    cost, `cost_s[i]`. `wasted_s` is the cost of the drafts of which nothing was accepted."""
 
     saved_s: list[float]
-    extra_s: float
+    cost_s: list[float]
     wasted_s: float
+
+    @property
+    def extra_s(self) -> float:
+        """What all drafts cost."""
+        return sum(self.cost_s)
 
 
 def make_bill(outcome: StepOutcome, steps_s: list[float], plain_s: float, common_factor: float) -> Bill:
@@ -29,6 +34,7 @@ def make_bill(outcome: StepOutcome, steps_s: list[float], plain_s: float, common
     row_s = (steps_s[min(num_nodes, len(steps_s) - 1)] - steps_s[0]) / max(1, num_nodes)
     users = [plan.drafter if plan.window > 0 else None for plan in outcome.plans]
     saved_s: list[float] = []
+    costs_s: list[float] = []
     wasted_s = 0.0
     for user, draft, verdict in zip(users, outcome.drafts, outcome.verdicts, strict=True):
         cost_s = row_s * len(draft)
@@ -36,7 +42,7 @@ def make_bill(outcome: StepOutcome, steps_s: list[float], plain_s: float, common
             is_free = name not in outcome.offers[0].num_missed
             if is_free or name == user:
                 cost_s += measured_s / common_factor / (num_sequences if is_free else users.count(name))
+        costs_s.append(cost_s)
         saved_s.append(len(verdict.path) * plain_s / num_sequences - cost_s)
         wasted_s += cost_s if not verdict.path else 0.0
-    extra_s = row_s * num_nodes + sum(outcome.drafting_s.values()) / common_factor
-    return Bill(saved_s, extra_s, wasted_s)
+    return Bill(saved_s, costs_s, wasted_s)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
 _RATE_MEMORY = 0.98
 _FIRST_REACH = 4
+_FORGONE_MEMORY = 0.9
+_MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev/LOG.md)
 
 
 @dataclass(slots=True)
@@ -48,10 +51,31 @@ class DrafterHistory:
 
 
 @dataclass(slots=True)
+class Forgone:
+    """What a drafter that has not read the text would have brought beyond the best free draft, in tokens: in `total`,
+    and a step of late."""
+
+    total: float = 0.0
+    num_steps: float = 0.0
+    recent: float = 0.0
+
+    def add(self, advantage: float) -> None:
+        """Counts one step."""
+        self.total += advantage
+        self.recent = self.recent * _FORGONE_MEMORY + advantage
+        self.num_steps = self.num_steps * _FORGONE_MEMORY + 1.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a step."""
+        return self.recent / max(1.0, self.num_steps)
+
+
+@dataclass(slots=True)
 class OwnHistory:
     """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
-    success makes more room. `net_s` is what it saved less what it cost, `forgone` what it could have brought while off,
-    in tokens; `is_started` says that reading the text was found to pay."""
+    success makes more room. `net_s` is what it saved less what it cost, `missing` what it would have brought since it
+    was last up with the text; `is_started` says that reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
     depths: DepthModel = field(default_factory=DepthModel.of_sequence)
@@ -59,8 +83,9 @@ class OwnHistory:
     patience: Patience = field(default_factory=Patience)
     reach: int = _FIRST_REACH
     net_s: float = 0.0
-    forgone: float = 0.0
+    missing: Forgone = field(default_factory=Forgone)
     is_started: bool = False
+    has_drafted: bool = False
     is_probing: bool = False
 
     def succeed(self, num_accepted: int) -> None:
@@ -70,12 +95,10 @@ class OwnHistory:
 
 @dataclass(slots=True)
 class SequenceHistory:
-    """One sequence: its drafters by name, the one that drafted last, and what free drafts have been worth to it of
-    late, in tokens a step."""
+    """One sequence: its drafters by name, and the one that drafted last."""
 
     drafters: dict[str, OwnHistory] = field(default_factory=dict)
     latest: str | None = None
-    free_worth: float = 0.0
 
     @property
     def lost_s(self) -> float:
@@ -91,10 +114,11 @@ class SequenceHistory:
 
 
 class Portfolio:
-    """The histories of all drafters."""
+    """The histories of all drafters. Those in `model_drafters` ask a model, whose confidence is worth more than it
+    says: what it is sure of is hardly ever wrong."""
 
-    def __init__(self) -> None:
-        self._drafters: dict[str, DrafterHistory] = {}
+    def __init__(self, model_drafters: Collection[str] = ()) -> None:
+        self._drafters = {name: DrafterHistory(ConfidenceModel(*_MODEL_CALIBRATION)) for name in model_drafters}
 
     def of(self, drafter: str) -> DrafterHistory:
         """The drafter's, new where it has none."""
@@ -107,13 +131,14 @@ class Portfolio:
         """What the drafter's confidence is worth on this sequence."""
         return self.of(drafter).confidence.calibration(own.bias)
 
-    def free_candidate(self, draft: Draft, own: OwnHistory, limit: int) -> Candidate:
-        """A draft that exists, cut to `limit` nodes and to those that have a chance."""
+    def free_candidate(self, draft: Draft, own: OwnHistory, floors: Tokens[float]) -> Candidate:
+        """A draft that exists, up to the first node that brings less than its floor, and cut to as many nodes."""
         gains: list[float] = []
         lowest = 1.0
-        for survival in calibrated_survivals(draft, self.calibration(draft.drafter, own))[:limit]:
+        survivals = calibrated_survivals(draft, self.calibration(draft.drafter, own))
+        for survival, floor in zip(survivals, floors, strict=False):
             lowest = min(lowest, survival)
-            if lowest < LEAST_SURVIVAL:
+            if lowest < max(LEAST_SURVIVAL, floor):
                 break
             gains.append(lowest)
         return Candidate(draft.drafter, gains)
@@ -135,6 +160,7 @@ class Portfolio:
     def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
         """Takes in a draft that was made for a plan of `window` nodes."""
         self.learn_free(draft, own, committed)
+        own.has_drafted = True
         self.of(draft.drafter).depths.learn(draft, window, committed)
         own.depths.learn(draft, window, committed)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from paceline.core import Calibration, Plan, Sequence
-from paceline.speculation.candidates import OwnHistory, Portfolio, SequenceHistory, made_candidate
+from paceline.speculation.candidates import Forgone, OwnHistory, Portfolio, SequenceHistory, made_candidate
 from paceline.speculation.controller import NO_DRAFTER, NOT_ALLOWED, Offer
 from paceline.speculation.cost_model import CostModel
 from paceline.speculation.lengths import ExpectedLengths
@@ -21,11 +21,10 @@ from paceline.speculation.probing import ProbeBudget
 DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
-SMALL_CATCH_UP = 48  # tokens; more than this must be repaid over the steps to come
-_RUN_LENGTH = 4  # steps that a drafter is expected to be used for once it has caught up
+SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to come
+_RUN_LENGTH = 12  # steps that a drafter is expected to be used for once it has caught up
 _REPAYMENT = 1.25
-_REGRET_SHARE = 0.4  # of the price of starting that must have been forgone first
-_FREE_WORTH_MEMORY = 0.9
+_REGRET_SHARE = 0.2  # of the price of a first start that must have been forgone before
 _INCUMBENT_BONUS = 1.03
 _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
@@ -56,12 +55,17 @@ class Situation:
     row_s: float
     plain_s: float
     rate: float
+    overall_rate: float
     num_ready: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> Situation:
         """Before the first step."""
-        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
+        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0, 0.0)
+
+    def node_floors(self, num_nodes: int) -> list[float]:
+        """What each node of a free draft must bring at the pace that includes copying, in tokens."""
+        return [self.overall_rate * seconds for seconds in self.row_prices(0, [1.0] * num_nodes)]
 
     def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
@@ -130,14 +134,13 @@ class OptionChooser:
             own = history.of(draft.drafter)
             allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
             if allowed:
-                options.candidates.append(self._portfolio.free_candidate(draft, own, allowed))
+                options.candidates.append(self._portfolio.free_candidate(draft, own, situation.node_floors(allowed)))
         free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
-        history.free_worth = history.free_worth * _FREE_WORTH_MEMORY + free_worth * (1.0 - _FREE_WORTH_MEMORY)
         for name, num_missed in offer.num_missed.items():
             own = history.of(name)
             allowed = self._allowed(options, name, sequence, own, limit, situation)
             if allowed and options.forced is None:
-                self._add_made(options, name, num_missed, sequence, history, allowed, situation)
+                self._add_made(options, name, num_missed, sequence, history, allowed, free_worth, situation)
         return options
 
     def plans(
@@ -203,6 +206,7 @@ class OptionChooser:
         sequence: Sequence,
         history: SequenceHistory,
         limit: int,
+        free_worth: float,
         situation: Situation,
     ) -> None:
         """A drafter with a price: a candidate where it could draft now, else the question of starting it."""
@@ -215,12 +219,13 @@ class OptionChooser:
         worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
         if is_ready:
             own.is_started = False
+            own.missing = Forgone()
             if worth > 0.0:
                 bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
                 gains = [min(1.0, gain * bonus) for gain in candidate.gains]
                 options.candidates.append(replace(candidate, gains=gains))
                 return
-        elif own.is_started or self._is_worth_starting(name, num_missed, worth, sequence, history, situation):
+        elif own.is_started or self._is_worth_starting(name, num_missed, worth, free_worth, sequence, own, situation):
             own.is_started = True
             options.force(name)
             return
@@ -248,22 +253,18 @@ class OptionChooser:
         name: str,
         num_missed: int,
         worth: float,
+        free_worth: float,
         sequence: Sequence,
-        history: SequenceHistory,
+        own: OwnHistory,
         situation: Situation,
     ) -> bool:
         """Whether reading the text will be repaid by the steps that are left, and enough has been forgone to tell."""
-        own = history.of(name)
-        advantage = worth - history.free_worth
-        if advantage <= 0.0:
-            return False
-        own.forgone += advantage
+        own.missing.add(max(0.0, worth - free_worth))
         price = situation.rate * self._costs.catch_up_s(name, num_missed)
         num_steps = self.lengths.remaining(sequence) / (1.0 + worth)
-        if advantage * num_steps < _REPAYMENT * price or own.forgone < _REGRET_SHARE * price:
+        if own.missing.rate * num_steps < _REPAYMENT * price:
             return False
-        own.forgone = 0.0
-        return True
+        return own.has_drafted or own.missing.total >= _REGRET_SHARE * price
 
     def _can_pay(self, name: str, situation: Situation) -> bool:
         """Whether a good drafter would pay at all, with those that are ready and one more."""
