@@ -48,13 +48,13 @@ def test_a_chain_follows_its_positions_without_a_path():
     assert built.batch.logit_rows.tolist() == [0, 1, 2]
 
 
-def test_tree_nodes_lie_in_order_behind_the_text_and_carry_their_path():
+def test_tree_nodes_lie_in_order_behind_the_text_and_branches_carry_their_path():
     item = scheduled([1, 2, 3], 2, 1, [9, 4], max_window=4)
     batch = build_batch([item], [TREE], BLOCK_SIZE).batch
     assert batch.positions.tolist() == [2, 3, 4, 3, 4]
     assert batch.slots.tolist() == [38, 39, 16, 17, 18]
-    assert batch.path_offsets.tolist() == [0, 0, 1, 3, 4, 6]
-    assert batch.path_slots.tolist() == [39, 39, 16, 17, 17, 18]
+    assert batch.path_offsets.tolist() == [0, 0, 0, 0, 1, 3]
+    assert batch.path_slots.tolist() == [17, 17, 18]
 
 
 def test_sequences_of_all_kinds_share_a_batch():
@@ -69,7 +69,7 @@ def test_sequences_of_all_kinds_share_a_batch():
     assert batch.logit_rows.tolist() == list(range(2, 12))
     assert built.first_logit_rows == [0, 4, 9]
     assert batch.block_tables.tolist() == [[3, 8, 0], [0, 1, 2], [9, 4, 0], [6, 0, 0]]
-    assert batch.path_offsets.tolist() == [0] * 8 + [1, 3, 4, 6, 6]
+    assert batch.path_offsets.tolist() == [0] * 10 + [1, 3, 3]
     assert batch.slots[-1] == 25
     arrays = (batch.token_ids, batch.positions, batch.slots, batch.sequence_indices, batch.block_tables)
     assert {array.dtype for array in (*arrays, batch.path_slots, batch.path_offsets, batch.logit_rows)} == {

@@ -9,6 +9,7 @@ import pytest
 
 from paceline.core import (
     Batch,
+    Draft,
     FinishReason,
     Float32Array,
     Request,
@@ -16,8 +17,10 @@ from paceline.core import (
     SpeculationMode,
     SpeculationParams,
 )
+from paceline.engine.batch_builder import compaction_moves
 from paceline.models import Model
 from paceline.speculation import Drafter, DrafterCosts, NgramDrafter, RowTable, StepCosts, SuffixDrafter
+from paceline.speculation.growing_draft import GrowingDraft
 from tests.engine.engine_factory import EngineFactory, answer, request, run, token_ids
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 
@@ -154,6 +157,26 @@ def test_automatic_mode_with_one_drafter_saves_steps(engines, plain, max_batch_s
     engine = engines.make(has_draft_model=True, window=16, max_batch_size=max_batch_size, costs=COSTS["cheap rows"])
     assert answers_of(engine, plain.requests) == plain.answers
     assert engine.stats().num_accepted_tokens > 20
+
+
+def test_a_draft_models_branches_change_nothing(engines, plain, monkeypatch):
+    drafts, moves = [], []
+
+    def finish(growing: GrowingDraft, drafter: str) -> Draft:
+        drafts.append(finish_draft(growing, drafter))
+        return drafts[-1]
+
+    def collect(*args: object) -> list[tuple[int, int]]:
+        moves.append(compaction_moves(*args))
+        return moves[-1]
+
+    finish_draft = GrowingDraft.finish
+    monkeypatch.setattr(GrowingDraft, "finish", finish)
+    monkeypatch.setattr("paceline.engine.step.compaction_moves", collect)
+    engine = engines.make(has_draft_model=True, window=16, max_batch_size=3, costs=COSTS["cheap rows"])
+    assert answers_of(engine, plain.requests) == plain.answers
+    assert any(not draft.is_chain for draft in drafts)
+    assert any(moves)  # some branches were accepted
 
 
 def test_drafts_from_what_others_said_change_nothing(engines, plain):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from paceline.models.reference import ReferenceModel
 from paceline.models.sampling import RowSampler
 from paceline.speculation import DraftModelDrafter, MappedVocabulary, VocabularyMap
 from paceline.speculation.drafters.draft_text import SameVocabulary
+from paceline.speculation.tree import chain_length
 from tests.speculation.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
 from tests.support.tiny_gguf import write_tiny_gguf
 
@@ -88,6 +90,29 @@ def test_a_draft_is_the_models_own_text(gguf_path, params):
         step_by_step += one
     assert tuple(step_by_step) == long
     assert len(set(long)) > 3
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_branch_is_what_the_model_would_draw_next_if_its_first_choice_were_banned(gguf_path, params):
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(20), params)
+    [draft] = bench.drafter.propose([sequence], [Plan("draft-model", 16, branch_above=(0.0,) * 16)])
+    assert draft.is_chain  # the chain took the whole window
+    [draft] = bench.drafter.propose(
+        [sequence], [Plan("draft-model", 16, deepen_above=(0.0, 0.0, 0.0, 1.1), branch_above=(0.0,) * 16)]
+    )
+    length = chain_length(draft)
+    assert 0 < length < len(draft)
+    for node in range(length, len(draft)):
+        parent = draft.parents[node]
+        first = draft.token_ids[0 if parent is None else parent + 1]
+        banned = msgspec.structs.replace(params, logit_bias={first: -100.0})
+        before = [] if parent is None else list(draft.token_ids[: parent + 1])
+        other = Bench(gguf_path)
+        alone = other.begin("s", _prompt(20), banned)
+        other.commit(alone, before)
+        [second] = other.propose((alone, 1))
+        assert second == (draft.token_ids[node],)
 
 
 def _mapped() -> MappedVocabulary:

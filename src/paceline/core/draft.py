@@ -38,12 +38,15 @@ class Plan:
     The survival of a node is the product of the probabilities of acceptance down to it, each of them its confidence
     under `calibration` (None: as it is). A node whose survival is below `stop_below` is left out and ends the draft;
     below a node at depth d whose survival is less than `deepen_above[d]` (where given) no further node is sought.
+    Where there are `branch_above`, a drafter that makes chains may hang its second choices beside their nodes, each as
+    a node behind the chain: as the draft's node n, if its survival is more than `branch_above[n]`.
     """
 
     drafter: str
     window: int
     stop_below: float = 0.0
     deepen_above: tuple[float, ...] = ()
+    branch_above: tuple[float, ...] = ()
     calibration: Calibration | None = None
     reason: str | None = None
 

@@ -1,7 +1,7 @@
 """From a schedule and its drafts to the flat arrays of a `Batch`, and from verdicts to the KV moves they ask for.
 
-Draft node i of a sequence of n tokens is written to slot n + i of its block table, so a chain needs no path: its slots
-follow its positions. The nodes of a tree carry their paths of slots.
+Draft node i of a sequence of n tokens is written to slot n + i of its block table, so the chain that a draft begins
+with needs no path: its slots follow its positions. The other nodes of a tree carry their paths of slots.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StepBatch:
 @dataclass(slots=True)
 class _Rows:
     """Rows collected so far, as lists: for the few rows of a step they are faster than arrays. `paths` are the slots
-    that the rows of trees attend to, by row."""
+    that the rows of branches attend to, by row."""
 
     token_ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -67,7 +67,8 @@ class _Rows:
         for node in range(len(draft)):
             path = draft.path_to(node)
             self.positions.append(length - 1 + len(path))
-            self.paths[first_row + node] = [slots[ancestor] for ancestor in path]
+            if len(path) <= node:  # else its slots follow its positions, as a chain's do
+                self.paths[first_row + node] = [slots[ancestor] for ancestor in path]
 
     def path_offsets(self) -> Int32Array:
         """Where each row's path begins among all paths, and where the last one ends."""

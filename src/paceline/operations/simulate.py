@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
 from paceline.core import Sequence as EngineSequence
 from paceline.core.sequence import SequenceStatus
-from paceline.operations.trace import PromptTrace, Trace
+from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import AUTO, PLAIN
 from paceline.speculation import (
     AdaptiveController,
@@ -25,7 +25,8 @@ from paceline.speculation import (
     StepOutcome,
     StepRoom,
 )
-from paceline.speculation.tree import best_first, child_by_token, cut
+from paceline.speculation.growing_draft import GrowingDraft
+from paceline.speculation.tree import best_first, chain_length, child_by_token, cut
 
 MAX_WINDOW = 16
 FIXED_WINDOWS = (1, 2, 3, 5, 7, 10, 16)
@@ -84,9 +85,9 @@ class _Stream:
         """The most draft tokens that can still be of use."""
         return max(0, min(MAX_WINDOW, len(self.trace.token_ids) - self.sequence.num_output_tokens - 1))
 
-    def proposal(self, drafter: str) -> Draft:
+    def proposal(self, drafter: str) -> Proposal:
         """What the drafter would guess now."""
-        return self.trace.proposals[drafter][self.sequence.num_output_tokens - 1].draft(drafter)
+        return self.trace.proposals[drafter][self.sequence.num_output_tokens - 1]
 
     def verify(self, draft: Draft) -> Verdict:
         """As the target would."""
@@ -99,14 +100,15 @@ class _Stream:
             path.append(child)
         return Verdict(tuple(path), tuple(future[: len(path)]), future[len(path)], (), len(draft), draft.drafter)
 
-    def commit(self, verdict: Verdict, made_by: str | None) -> None:
-        """Appends the tokens; who made the draft has read all of them but the last drafted one."""
+    def commit(self, verdict: Verdict, draft: Draft, made_by: str | None) -> None:
+        """Appends the tokens; who made the draft has read its chain but the last node of it, and no branch."""
         self.sequence.token_ids += verdict.committed
+        num_read = chain_length(draft) - 1
         for name in self.num_missed:
             if name != made_by:
                 self.num_missed[name] += len(verdict.committed)
-            elif len(verdict.path) == verdict.num_drafted:
-                self.num_missed[name] += 1
+            else:
+                self.num_missed[name] += sum(node >= num_read for node in verdict.path)
         if self.sequence.num_output_tokens == len(self.trace.token_ids):
             self.sequence.status = SequenceStatus.FINISHED
 
@@ -168,9 +170,9 @@ class Simulation:
         verdicts = [stream.verify(draft) for stream, draft in zip(drafting, drafts, strict=True)]
         for stream in streams:
             if stream.window == 0:
-                stream.commit(stream.verify(Draft()), None)
-        for stream, verdict, plan in zip(drafting, verdicts, plans, strict=True):
-            stream.commit(verdict, plan.drafter if verdict.num_drafted else None)
+                stream.commit(stream.verify(Draft()), Draft(), None)
+        for stream, verdict, draft, plan in zip(drafting, verdicts, drafts, plans, strict=True):
+            stream.commit(verdict, draft, plan.drafter if len(draft) else None)
         controller.observe(
             StepOutcome(
                 sequences=sequences,
@@ -187,7 +189,7 @@ class Simulation:
 
     def _offer(self, stream: _Stream, setting: Setting) -> Offer:
         names = stream.trace.proposals if setting.is_auto else [setting.drafter] if setting.drafter else []
-        free = [best_first(stream.proposal(name)) for name in names if name not in self._made]
+        free = [best_first(stream.proposal(name).draft(name)) for name in names if name not in self._made]
         drafts = tuple(cut(draft, stream.window) for draft in free if len(draft) > 0)
         return Offer(stream.window, drafts, {name: stream.num_missed[name] for name in names if name in self._made})
 
@@ -215,26 +217,24 @@ class Simulation:
             num_read += count
             stream.num_missed[name] -= count
             if stream.num_missed[name] == 0 and budget > 0:
-                drafts[id(stream)] = _stopped(stream.proposal(name), plan)
+                drafts[id(stream)] = _grown(stream.proposal(name), plan)
         ordered = [drafts[id(stream)] for stream in streams]
+        lengths = [chain_length(draft) for draft in ordered]
         context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)
         depths_s = (
-            self._clock.depth_s(name, sum(len(draft) > depth for draft in ordered), context)
-            for depth in range(max(map(len, ordered)))
+            self._clock.depth_s(name, sum(length > depth for length in lengths), context)
+            for depth in range(max(lengths))
         )
         return ordered, self._clock.catch_up_s(name, num_read) + sum(depths_s)
 
 
-def _stopped(draft: Draft, plan: Plan) -> Draft:
-    """A chain as far as a drafter would go that stops by itself."""
-    survival = 1.0
-    for depth, confidence in enumerate(draft.confidences[: plan.window]):
-        survival *= plan.probability(confidence)
-        if survival < plan.stop_below:
-            return cut(draft, depth)
-        if not plan.is_worth_deepening(depth + 1, survival):
-            return cut(draft, depth + 1)
-    return cut(draft, plan.window)
+def _grown(proposal: Proposal, plan: Plan) -> Draft:
+    """What a drafter with a plan makes of all that it would propose."""
+    growing = GrowingDraft(plan, plan.window)
+    for guess in proposal.guesses():
+        if not growing.push(guess):
+            break
+    return growing.finish(plan.drafter)
 
 
 def replay_all(trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> Iterator[Replay]:

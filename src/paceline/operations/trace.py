@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,22 +15,41 @@ import msgspec
 from paceline.core import Draft
 from paceline.core.errors import UsageError
 from paceline.speculation import StepCosts
+from paceline.speculation.growing_draft import Guess
 
 Kind = TypeVar("Kind")
 
 
 class Proposal(msgspec.Struct, frozen=True, array_like=True):
-    """One draft; `parents` None is a chain."""
+    """One draft; `parents` None is a chain. `seconds` are a model's second choices beside the nodes of its chain, with
+    their confidences; None where there is none, or it was not recorded."""
 
     token_ids: list[int] = []
     confidences: list[float] = []
     parents: list[int | None] | None = None
+    seconds: list[tuple[int, float] | None] = []
 
     @classmethod
     def of(cls, draft: Draft) -> Proposal:
         """A draft without its drafter's name, and its confidences to three digits."""
         confidences = [round(confidence, 3) for confidence in draft.confidences]
         return cls(list(draft.token_ids), confidences, None if draft.is_chain else list(draft.parents))
+
+    @classmethod
+    def of_chain(cls, guesses: list[Guess]) -> Proposal:
+        """A chain with its second choices, and confidences to three digits."""
+        seconds = [
+            None if (second := guess.second) is None else (second.token_id, round(second.confidence, 3))
+            for guess in guesses
+        ]
+        return cls(
+            [guess.token_id for guess in guesses], [round(guess.confidence, 3) for guess in guesses], None, seconds
+        )
+
+    def guesses(self) -> Iterator[Guess]:
+        """What `of_chain` was made of."""
+        for token_id, confidence, second in zip_longest(self.token_ids, self.confidences, self.seconds):
+            yield Guess(token_id, confidence, None if second is None else Guess(*second))
 
     def draft(self, drafter: str) -> Draft:
         """The draft."""

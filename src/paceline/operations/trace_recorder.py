@@ -7,7 +7,6 @@ depth over all of them. One thing is not as in serving: a slimmed draft model ha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,11 +18,13 @@ from paceline.core import Sequence as EngineSequence
 from paceline.engine import Engine
 from paceline.engine.loading import DRAFT_MODEL, LoadedPair, build_parts, load_pair, measure_costs
 from paceline.models import Model, ThreadPool
-from paceline.models.sampling import RowSampler, sample_rows
+from paceline.models.sampling import RowSampler
 from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import Task
 from paceline.speculation import Drafter
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+from paceline.speculation.drafters.drawing import draw
+from paceline.speculation.growing_draft import Guess
 
 MAX_WINDOW = 16
 LEAST_DEPTH = 7
@@ -38,14 +39,22 @@ class _Chain:
 
     length: int
     first_slot: int
-    token_ids: list[int] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
     survival: float = 1.0
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Of all guesses."""
+        return [guess.token_id for guess in self.guesses]
+
+    def wants_second(self, confidence: float) -> bool:
+        """Whether a second choice beside a node of this confidence could be of use to any setting."""
+        return self.survival * (1.0 - confidence) > LEAST_SURVIVAL
 
     @property
     def is_open(self) -> bool:
         """Whether any setting could want another node: chains end once they are hopeless and longer than is usual."""
-        size = len(self.token_ids)
+        size = len(self.guesses)
         return size < MAX_WINDOW and (size < LEAST_DEPTH or self.survival >= LEAST_SURVIVAL)
 
 
@@ -70,7 +79,7 @@ class ChainRecorder:
             while active:
                 self._deepen(active, text, table, sampler)
                 active = [chain for chain in active if chain.is_open]
-        return [Proposal(chain.token_ids, [round(value, 3) for value in chain.confidences]) for chain in chains]
+        return [Proposal.of_chain(chain.guesses) for chain in chains]
 
     def _read(self, text: list[int], table: list[int]) -> None:
         for first in range(0, len(text), _CHUNK):
@@ -80,20 +89,17 @@ class ChainRecorder:
     def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: RowSampler) -> None:
         """One more token for each chain. The text's own last token is read again, to the same K and V."""
         logits = self._model.forward(self._batch(chains, text, table))
-        sampled = sample_rows(
+        guesses = draw(
             logits,
-            list(range(len(chains))),
             [sampler] * len(chains),
-            [chain.length + len(chain.token_ids) for chain in chains],
+            [chain.length + len(chain.guesses) for chain in chains],
             [chain.token_ids for chain in chains],
-            num_logprobs=[0] * len(chains),
-            threads=self._threads,
+            [chain.wants_second for chain in chains],
+            self._threads,
         )
-        for chain, token_id, entry in zip(chains, sampled.token_ids, sampled.logprobs, strict=True):
-            confidence = math.exp(entry.logprob) if entry is not None else 0.0
-            chain.token_ids.append(0 if token_id is None else token_id)
-            chain.confidences.append(confidence)
-            chain.survival *= confidence
+        for chain, guess in zip(chains, guesses, strict=True):
+            chain.guesses.append(guess or Guess(0, 0.0))
+            chain.survival *= chain.guesses[-1].confidence
 
     def _batch(self, chains: list[_Chain], text: Sequence[int], table: list[int]) -> Batch:
         rows = [self._row(chain, text) for chain in chains]
@@ -112,11 +118,11 @@ class ChainRecorder:
 
     def _row(self, chain: _Chain, text: Sequence[int]) -> tuple[int, int, int, list[int]]:
         """Token, position, slot and path of the row whose logits a chain needs next."""
-        depth = len(chain.token_ids)
+        depth = len(chain.guesses)
         if depth == 0:
             return text[chain.length - 1], chain.length - 1, chain.length - 1, []
         path = [chain.first_slot + node for node in range(depth)]
-        return chain.token_ids[-1], chain.length + depth - 1, path[-1], path
+        return chain.guesses[-1].token_id, chain.length + depth - 1, path[-1], path
 
 
 @dataclass(frozen=True, slots=True)

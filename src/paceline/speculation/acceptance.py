@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds
-from paceline.speculation.tree import survivals
+from paceline.speculation.tree import chain_length, survivals
 
 MAX_DEPTH = 16
 _SEQUENCE_RATE = 0.1
@@ -156,10 +156,11 @@ class DepthModel:
         return cls(DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR), DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR))
 
     def learn(self, draft: Draft, window: int, committed: Sequence[int]) -> None:
-        """Takes in a chain that could have had `window` nodes and what the target committed."""
-        for depth in range(1, min(window, len(draft) + 1, MAX_DEPTH)):
-            self.draft_on.record(depth, depth < len(draft))
-        for depth in range(min(len(draft), len(committed), MAX_DEPTH)):
+        """Takes in a draft whose chain could have had `window` nodes and what the target committed."""
+        length = chain_length(draft)
+        for depth in range(1, min(window, length + 1, MAX_DEPTH)):
+            self.draft_on.record(depth, depth < length)
+        for depth in range(min(length, len(committed), MAX_DEPTH)):
             is_accepted = draft.token_ids[depth] == committed[depth]
             self.accept.record(depth, is_accepted)
             if not is_accepted:

@@ -19,6 +19,7 @@ from paceline.speculation.cost_model import CostModel
 from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
 from paceline.speculation.pace import Pace
 from paceline.speculation.planner import best_plan
+from paceline.speculation.tree import chain_length
 
 _COPY_LENGTH = 5  # nodes of a free draft that make a step one that copies
 
@@ -124,7 +125,7 @@ class AdaptiveController:
             if not self.costs.has_price(name):
                 continue
             asked = [i for i, plan in enumerate(outcome.plans) if plan.drafter == name and plan.window > 0]
-            sizes = sorted((len(outcome.drafts[i]) for i in asked), reverse=True)
+            sizes = sorted((chain_length(outcome.drafts[i]) for i in asked), reverse=True)
             num_missed = sum(outcome.offers[i].num_missed.get(name, 0) for i in asked)
             if not sizes or sizes[0] == 0 or num_missed > SMALL_CATCH_UP:
                 continue
@@ -184,7 +185,8 @@ class AdaptiveController:
         history.latest = plan.drafter
         if is_made:
             self._portfolio.learn_made(draft, plan.window, own, committed)
-        self._portfolio.of(plan.drafter).count(len(draft), len(outcome.verdicts[index].path))
+        num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
+        self._portfolio.of(plan.drafter).count(num_drafted, len(outcome.verdicts[index].path))
         if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
             own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
         if own.is_probing:

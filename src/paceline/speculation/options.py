@@ -32,6 +32,7 @@ _FALLBACK_PERIOD = 64
 _MOST_STOP = 0.5
 _MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
 _LEAST_CONTINUATION = 0.3
+_BRANCH_MARGIN = 1.25  # of its row's price that a branch must bring; which step a row falls on is not known exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +162,27 @@ class OptionChooser:
             if name is None:
                 plans.append(Plan("none", 0, reason=option.reason))
             elif name in option.terms:
-                node_s = self._node_prices(name, option.terms[name], users.count(name), num_free_nodes, situation)
-                plans.append(_made_plan(name, node_s[: min(limit, len(node_s))], option.terms[name], situation))
+                terms = replace(option.terms[name], most_nodes=min(limit, option.terms[name].most_nodes))
+                plans.append(self._made_plan(name, terms, users.count(name), num_free_nodes, situation))
             else:
                 plans.append(Plan(name, choice.window))
         return plans
 
-    def _node_prices(
-        self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation
-    ) -> list[float]:
-        """Seconds of a node at each depth, its row and its share of the drafter's pass, if so many sequences draft and
-        stop as this one is expected to."""
+    def _made_plan(self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation) -> Plan:
+        """A draft that ends where a node is not worth its row, or the next not what it costs: its row and its share of
+        the drafter's pass, if so many sequences draft and stop as this one is expected to."""
         num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
         row_s = situation.row_prices(num_rows, num_drafting)
-        return [
-            seconds + self._costs.depth_s(name, round(num), situation.context) / num
-            for seconds, num in zip(row_s, num_drafting, strict=True)
-        ]
+        pass_s = [self._costs.depth_s(name, round(num), situation.context) / num for num in num_drafting]
+        worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
+        return Plan(
+            name,
+            len(row_s),
+            stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
+            deepen_above=tuple(worth * (row + own) for row, own in zip(row_s[1:], pass_s[1:], strict=True)),
+            branch_above=tuple(_BRANCH_MARGIN * situation.rate * row for row in row_s),
+            calibration=terms.calibration,
+        )
 
     def _allowed(
         self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
@@ -277,18 +282,6 @@ class OptionChooser:
         node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
         price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
         return self.budget.can_afford(price_s, situation.plain_s)
-
-
-def _made_plan(name: str, node_s: List[float], terms: _MadeTerms, situation: Situation) -> Plan:
-    """A draft of a node for each price, that ends where a node is not worth its row, or the next not what it costs."""
-    worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
-    return Plan(
-        name,
-        len(node_s),
-        stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
-        deepen_above=tuple(worth * seconds for seconds in node_s[1:]),
-        calibration=terms.calibration,
-    )
 
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:

@@ -15,6 +15,11 @@ def depths(draft: Draft) -> list[int]:
     return result
 
 
+def chain_length(draft: Draft) -> int:
+    """Nodes of the chain that the draft begins with; those behind it are its branches."""
+    return next((i for i, parent in enumerate(draft.parents) if parent != (i - 1 if i else None)), len(draft))
+
+
 def child_by_token(draft: Draft) -> dict[tuple[int | None, int], int]:
     """Node by (parent, token id); parent None is the root. Of siblings with the same token the first counts."""
     result: dict[tuple[int | None, int], int] = {}

@@ -7,16 +7,17 @@ counts in its own model's tokens of the text; `draft_text` relates them to the t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
 from paceline.kvcache import BlockManager
 from paceline.models import Model, ThreadPool
-from paceline.models.sampling import RowSampler, sample_rows
+from paceline.models.sampling import RowSampler
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
 from paceline.speculation.drafters.draft_text import DraftText, DraftVocabulary, SameVocabulary
+from paceline.speculation.drafters.drawing import draw
+from paceline.speculation.growing_draft import GrowingDraft, Guess
 
 
 @dataclass(slots=True)
@@ -30,17 +31,13 @@ class _DraftCache:
 
 
 @dataclass(slots=True)
-class _Guess:
-    """A draft in the making."""
+class _Drafting:
+    """A sequence that a draft is made for."""
 
     sequence: Sequence
     cache: _DraftCache
     sampler: RowSampler
-    window: int
-    plan: Plan
-    token_ids: list[int] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
-    survival: float = 1.0
+    draft: GrowingDraft
 
     @property
     def lag(self) -> int:
@@ -50,21 +47,12 @@ class _Guess:
     @property
     def num_slots(self) -> int:
         """Slots of the whole text and of all drafted tokens that are fed back."""
-        return len(self.cache.text.token_ids) + self.window - 1
-
-    def push(self, token_id: int, confidence: float) -> bool:
-        """Takes one more token unless the plan ends the draft before it; returns whether another is to follow."""
-        self.survival *= self.plan.probability(confidence)
-        if self.survival < self.plan.stop_below:
-            return False
-        self.token_ids.append(token_id)
-        self.confidences.append(confidence)
-        num_nodes = len(self.token_ids)
-        return num_nodes < self.window and self.plan.is_worth_deepening(num_nodes, self.survival)
+        return len(self.cache.text.token_ids) + self.draft.window - 1
 
 
 class DraftModelDrafter:
-    """Drafts chains with `model`, batched over sequences: one forward pass and one sampling call for each depth.
+    """Drafts chains with `model`, batched over sequences: one forward pass and one or two sampling calls a depth.
+    Where the plan says what branches are worth, second choices that the passes gave anyhow hang beside the chain.
 
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
@@ -106,17 +94,14 @@ class DraftModelDrafter:
         self._caches[sequence.sequence_id] = _DraftCache(self._vocabulary.text_of(sequence))
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
-        """Chains of up to `window` tokens; blocks for one forward pass of the draft model for each depth."""
-        guesses = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
-        runs, active = self._unseen([guess for guess in guesses if guess.window > 0])
+        """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
+        drafting = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        runs, active = self._unseen([each for each in drafting if each.draft.window > 0])
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
             active = self._draw(active, self._vocabulary.target_rows(logits))
-            runs = [self._feed_back(guess) for guess in active]
-        return [
-            Draft.chain(guess.token_ids, self.name, guess.confidences) if guess.token_ids else Draft()
-            for guess in guesses
-        ]
+            runs = [self._feed_back(each) for each in active]
+        return [each.draft.finish(self.name) for each in drafting]
 
     def num_missed(self, sequence: Sequence) -> int:
         """Tokens of the text before the last one that are still to be read before a draft can start."""
@@ -149,64 +134,69 @@ class DraftModelDrafter:
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 
-    def _open(self, sequence: Sequence, plan: Plan) -> _Guess:
-        """A guess with its slots reserved; its window is 0 where there is no room."""
+    def _open(self, sequence: Sequence, plan: Plan) -> _Drafting:
+        """A draft to be made, with its slots reserved; its window is 0 where there is no room."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
         length = len(cache.text.token_ids)
         room = self._max_length - length + 1 if length > 0 else 0
-        guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan)
-        if guess.window > 0 and self._blocks.can_grow(cache.block_table, guess.num_slots):
-            self._blocks.grow(cache.block_table, guess.num_slots)
+        drafting = _Drafting(sequence, cache, sampler, GrowingDraft(plan, max(0, min(plan.window, room))))
+        if drafting.draft.window > 0 and self._blocks.can_grow(cache.block_table, drafting.num_slots):
+            self._blocks.grow(cache.block_table, drafting.num_slots)
         else:
-            guess.window = 0
-        return guess
+            drafting.draft.window = 0
+        return drafting
 
-    def _unseen(self, guesses: list[_Guess]) -> tuple[list[TokenRun], list[_Guess]]:
+    def _unseen(self, drafting: list[_Drafting]) -> tuple[list[TokenRun], list[_Drafting]]:
         """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
         runs: list[TokenRun] = []
-        ready: list[_Guess] = []
+        ready: list[_Drafting] = []
         budget = self._prefill_chunk_size
-        for guess in sorted(guesses, key=lambda guess: guess.lag):
-            count = min(guess.lag, budget)
+        for each in sorted(drafting, key=lambda each: each.lag):
+            count = min(each.lag, budget)
             if count == 0:
                 break
             budget -= count
-            is_ready = count == guess.lag
-            first = guess.cache.num_computed
-            token_ids = guess.cache.text.token_ids[first : first + count]
-            runs.append(TokenRun(guess.cache.block_table, first, token_ids, needs_logits=is_ready))
-            guess.cache.num_computed += count
+            is_ready = count == each.lag
+            first = each.cache.num_computed
+            token_ids = each.cache.text.token_ids[first : first + count]
+            runs.append(TokenRun(each.cache.block_table, first, token_ids, needs_logits=is_ready))
+            each.cache.num_computed += count
             if is_ready:
-                ready.append(guess)
+                ready.append(each)
         return runs, ready
 
-    def _draw(self, guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
-        """Adds one token to each guess, from its row of `logits`, unless the target lacks it; returns the guesses that
-        go on."""
-        sampled = sample_rows(
+    def _draw(self, drafting: list[_Drafting], logits: Float32Array) -> list[_Drafting]:
+        """Adds one node to each draft, from its row of `logits`, unless the target lacks it; returns those that go
+        on."""
+        guesses = draw(
             logits,
-            list(range(len(guesses))),
-            [guess.sampler for guess in guesses],
-            [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
-            [guess.token_ids for guess in guesses],
-            num_logprobs=[0] * len(guesses),
-            threads=self._threads,
+            [each.sampler for each in drafting],
+            [len(each.sequence.token_ids) + len(each.draft.token_ids) for each in drafting],
+            [each.draft.token_ids for each in drafting],
+            [each.draft.may_branch for each in drafting],
+            self._threads,
         )
         return [
-            guess
-            for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
-            if token_id is not None
-            and self._vocabulary.draft_id(token_id) is not None
-            and guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
+            each
+            for each, guess in zip(drafting, map(self._known, guesses), strict=True)
+            if guess is not None and each.draft.push(guess)
         ]
 
-    def _feed_back(self, guess: _Guess) -> TokenRun:
-        """The run that gives the logits after the guess's last token."""
-        draft_id = self._vocabulary.draft_id(guess.token_ids[-1])
+    def _known(self, guess: Guess | None) -> Guess | None:
+        """As far as the target has the tokens."""
+        if guess is None or self._vocabulary.draft_id(guess.token_id) is None:
+            return None
+        if guess.second is not None and self._vocabulary.draft_id(guess.second.token_id) is None:
+            return replace(guess, second=None)
+        return guess
+
+    def _feed_back(self, drafting: _Drafting) -> TokenRun:
+        """The run that gives the logits after the draft's last token."""
+        draft_id = self._vocabulary.draft_id(drafting.draft.token_ids[-1])
         assert draft_id is not None  # else it would not have been drawn
-        cache = guess.cache
+        cache = drafting.cache
         position = len(cache.text.token_ids) + len(cache.ahead)
         cache.ahead.append(draft_id)
         return TokenRun(cache.block_table, position, [draft_id], needs_logits=True)
