@@ -35,10 +35,10 @@ std::vector<FoundContext> find_contexts(const SuffixTree& tree, const TokenIds& 
 using DraftLists = std::tuple<TokenIds, std::vector<std::optional<int64_t>>, std::vector<double>>;
 
 DraftLists propose(const SuffixTree& own, const SuffixTree* store, int64_t window, double stop_below,
-                   bool has_branches) {
+                   bool has_branches, const TokenIds& ahead) {
   DraftLists lists;
   auto& [token_ids, parents, confidences] = lists;
-  for (const DraftNode& node : propose_draft(own, store, {window, stop_below, has_branches})) {
+  for (const DraftNode& node : propose_draft(own, store, ahead, {window, stop_below, has_branches})) {
     token_ids.push_back(node.token_id);
     parents.push_back(node.parent);
     confidences.push_back(node.confidence);
@@ -60,7 +60,8 @@ void bind_suffix(nb::module_& module) {
       .def_prop_ro("num_nodes", &SuffixTree::num_nodes)
       .def_prop_ro("size_bytes", &SuffixTree::size_bytes);
   module.def("propose_from_suffixes", &propose, "own"_a, "store"_a.none(), nb::kw_only(), "window"_a, "stop_below"_a,
-             "has_branches"_a, "Token ids, parents and confidences of a draft after the last text of `own`.");
+             "has_branches"_a, "ahead"_a = TokenIds(),
+             "Token ids, parents and confidences of a draft after the last text of `own` and the tokens ahead of it.");
   module.def("suffix_confidence", &confidence_of, "length"_a, "num_agreeing"_a, "num_followers"_a,
              "How likely a token is that followed so many of the latest occurrences of a context.");
 }

@@ -64,9 +64,12 @@ class DraftBuilder {
 
 }  // namespace
 
-std::vector<DraftNode> propose_draft(const SuffixTree& own, const SuffixTree* store, const DraftLimits& limits) {
-  const std::span<const int32_t> text = own.last_tokens(own.max_depth());
-  return DraftBuilder(own, store, limits).build({text.begin(), text.end()});
+std::vector<DraftNode> propose_draft(const SuffixTree& own, const SuffixTree* store, std::span<const int32_t> ahead,
+                                     const DraftLimits& limits) {
+  const std::span<const int32_t> last = own.last_tokens(own.max_depth());
+  std::vector<int32_t> text(last.begin(), last.end());
+  text.insert(text.end(), ahead.begin(), ahead.end());
+  return DraftBuilder(own, store, limits).build(std::move(text));
 }
 
 }  // namespace paceline

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "suffix/suffix_tree.hpp"
@@ -21,8 +22,10 @@ struct DraftNode {
   double confidence = 0.0;        // that it is accepted if its parent is
 };
 
-// What may follow the text of `own`, its last one, by its own contexts and those of `store` (may be null). The nodes come
-// in the order of their survival, so the first n are the best draft of n nodes. O(window * max_depth).
-std::vector<DraftNode> propose_draft(const SuffixTree& own, const SuffixTree* store, const DraftLimits& limits);
+// What may follow the text of `own`, its last one, and the tokens `ahead` of it, which the tree does not hold, by its own
+// contexts and those of `store` (may be null). The nodes come in the order of their survival, so the first n are the best
+// draft of n nodes. O(window * max_depth).
+std::vector<DraftNode> propose_draft(const SuffixTree& own, const SuffixTree* store, std::span<const int32_t> ahead,
+                                     const DraftLimits& limits);
 
 }  // namespace paceline

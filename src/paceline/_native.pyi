@@ -33,7 +33,13 @@ class SuffixTree:
     def size_bytes(self) -> int: ...
 
 def propose_from_suffixes(
-    own: SuffixTree, store: SuffixTree | None, *, window: int, stop_below: float, has_branches: bool
+    own: SuffixTree,
+    store: SuffixTree | None,
+    *,
+    window: int,
+    stop_below: float,
+    has_branches: bool,
+    ahead: Sequence[int] = (),
 ) -> tuple[list[int], list[int | None], list[float]]: ...
 def suffix_confidence(length: int, num_agreeing: int, num_followers: int) -> float: ...
 

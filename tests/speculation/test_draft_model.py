@@ -15,6 +15,7 @@ from paceline.models.reference import ReferenceModel
 from paceline.models.sampling import RowSampler
 from paceline.speculation import DraftModelDrafter, MappedVocabulary, VocabularyMap
 from paceline.speculation.drafters.draft_text import SameVocabulary
+from paceline.speculation.drafters.guide import Guide, num_worth_reading
 from paceline.speculation.tree import chain_length
 from tests.speculation.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
 from tests.support.tiny_gguf import write_tiny_gguf
@@ -49,10 +50,11 @@ class Bench:
         self.drafter.begin(sequence)
         return sequence
 
-    def propose(self, *windows: tuple[Sequence, int], stop_below: float = 0.0) -> list[tuple[int, ...]]:
-        plans = [Plan("draft-model", window, stop_below) for _, window in windows]
+    def propose(self, *windows: tuple[Sequence, int], **plan: object) -> list[tuple[int, ...]]:
+        """The chains of the drafts."""
+        plans = [Plan("draft-model", window, **plan) for _, window in windows]
         drafts = self.drafter.propose([sequence for sequence, _ in windows], plans)
-        return [draft.token_ids for draft in drafts]
+        return [draft.token_ids[: chain_length(draft)] for draft in drafts]
 
     def commit(self, sequence: Sequence, token_ids: list[int]) -> None:
         sequence.token_ids += token_ids
@@ -115,6 +117,48 @@ def test_a_branch_is_what_the_model_would_draw_next_if_its_first_choice_were_ban
         assert second == (draft.token_ids[node],)
 
 
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("share_right", [0.0, 0.7, 1.0])
+def test_tokens_read_ahead_change_no_draft_and_save_passes_where_they_are_right(
+    gguf_path, monkeypatch, params, share_right
+):
+    bench = Bench(gguf_path)
+    sequence = bench.begin("s", _prompt(20), params)
+    [usual] = bench.propose((sequence, 12))
+    assert bench.drafter.passes == [1] * 12
+    generator = np.random.default_rng(1)
+
+    def ahead_of(guide: Guide, text: list[int], drafted: list[int], plan: Plan, limit: int) -> list[int]:
+        assert list(text) == sequence.token_ids
+        assert tuple(drafted) == usual[: len(drafted)]
+        following = usual[len(drafted) :][: min(limit, 4)]
+        return [token if generator.random() < share_right else token ^ 1 for token in following]
+
+    monkeypatch.setattr(Guide, "ahead_of", ahead_of)
+    assert bench.propose((sequence, 12)) == [usual]
+    passes = bench.drafter.passes
+    assert (len(passes) == 12) == (share_right == 0.0)
+    if share_right == 1.0:
+        assert passes == [5, 5, 2]
+    bench.commit(sequence, list(usual[:9]))
+    bench.observe(sequence)
+    monkeypatch.undo()
+    assert bench.propose((sequence, 5)) == [_fresh_draft(gguf_path, sequence, 5)]
+
+
+def test_a_guide_says_what_followed_before_as_far_as_that_is_worth_a_row():
+    guide, text = Guide(), [1, 2, 3, 4, 5, 6, 7, 8] * 2
+    plan = Plan("draft-model", 8, read_above=(0.1,) * 3)
+    assert guide.ahead_of(text, [], plan, 8) == [1, 2, 3]
+    assert guide.ahead_of(text, [1, 2], plan, 8) == [3, 4, 5]
+    assert guide.ahead_of([*text, 1], [2], plan, 2) == [3, 4]
+    assert guide.ahead_of([*text, 1], [2], plan, 0) == []
+    assert guide.ahead_of([*text, 1], [9], plan, 8) == []
+    assert guide.ahead_of([*text, 1], [], Plan("draft-model", 8), 8) == []
+    assert num_worth_reading([0.5, 0.5, 0.9], Plan("draft-model", 8, read_above=(0.3, 0.3, 0.1))) == 1
+    assert num_worth_reading([0.5, 0.9, 0.9], Plan("draft-model", 8, read_above=(0.3, 0.3))) == 2
+
+
 def _mapped() -> MappedVocabulary:
     """A target many of whose tokens the model lacks, and whose text it tokenizes otherwise when it goes on."""
     return MappedVocabulary(VocabularyMap(crossing(), tokenizer_of(TARGET)))
@@ -130,7 +174,8 @@ def _mapped() -> MappedVocabulary:
 )
 @pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params, make_vocabulary, tokens, chunk, least_drafts):
-    """Random verdicts, windows, other drafters' tokens and preemption, against a drafter that begins anew each time."""
+    """Random verdicts, windows, other drafters' tokens, preemption, and tokens read ahead, against a drafter that
+    begins anew each time and reads nothing ahead."""
     generator = np.random.default_rng(5)
     vocabulary = make_vocabulary()
     bench = Bench(gguf_path, prefill_chunk_size=chunk, vocabulary=vocabulary)
@@ -139,7 +184,7 @@ def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params, make_vo
     for step in range(25):
         chosen = [sequence for sequence in sequences if generator.random() < 0.8]
         windows = [int(generator.integers(1, 7)) for _ in chosen]
-        drafts = bench.propose(*zip(chosen, windows, strict=True))
+        drafts = bench.propose(*zip(chosen, windows, strict=True), branch_above=(0.1,) * 7, read_above=(0.0,) * 4)
         for sequence, window, draft in zip(chosen, windows, drafts, strict=True):
             fresh = _fresh_draft(gguf_path, sequence, window, vocabulary=vocabulary)
             may_lag = draft == () and chunk < 1000  # while a preempted sequence is read again, in chunks

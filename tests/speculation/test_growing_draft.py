@@ -15,7 +15,7 @@ from paceline.speculation.tree import chain_length, survivals
 def grow(plan: Plan, guesses: list[Guess]) -> Draft:
     growing = GrowingDraft(plan, plan.window)
     for guess in guesses:
-        if not growing.push(guess):
+        if not growing.push_all([guess], []):
             break
     return growing.finish("model")
 
@@ -36,6 +36,21 @@ def test_a_chain_ends_with_its_window_or_where_its_plan_says():
     assert len(grow(Plan("model", 8, deepen_above=(0.1, 0.85, 0.85)), likely)) == 2
     assert len(grow(Plan("model", 8, stop_below=0.7, calibration=Calibration(1.0, 5.0)), likely)) == 8
     assert grow(Plan("model", 8, stop_below=0.95), likely) == Draft()
+
+
+def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_drawn():
+    three = [Guess(token_id, 0.9) for token_id in (4, 5, 6)]
+    for known, expected in (([], [4]), ([4, 5], [4, 5, 6]), ([4, 7], [4, 5]), ([7, 5], [4])):
+        growing = GrowingDraft(Plan("model", 8), 8)
+        assert growing.push_all(three[: 1 + len(known)], known)
+        assert growing.token_ids == expected
+    growing = GrowingDraft(Plan("model", 8, deepen_above=(0.0, 1.1), stop_below=0.8), 8)
+    assert not growing.push_all(three, [4, 5])  # the second node costs no pass of its own, and the third is unlikely
+    assert growing.token_ids == [4, 5]
+    growing = GrowingDraft(Plan("model", 2), 2)
+    assert not growing.push_all(three, [4, 5])
+    assert growing.token_ids == [4, 5]
+    assert not GrowingDraft(Plan("model", 2), 2).push_all([None], [])
 
 
 def test_branches_hang_beside_the_chains_nodes_and_take_what_is_left_of_the_window():

@@ -39,7 +39,9 @@ class Plan:
     under `calibration` (None: as it is). A node whose survival is below `stop_below` is left out and ends the draft;
     below a node at depth d whose survival is less than `deepen_above[d]` (where given) no further node is sought.
     Where there are `branch_above`, a drafter that makes chains may hang its second choices beside their nodes, each as
-    a node behind the chain: as the draft's node n, if its survival is more than `branch_above[n]`.
+    a node behind the chain: as the draft's node n, if its survival is more than `branch_above[n]`. Where there are
+    `read_above`, it may read ahead in a pass what others guess that it will draw: the n-th token if the likelihood that
+    it and those before it are right is more than `read_above[n]`.
     """
 
     drafter: str
@@ -47,6 +49,7 @@ class Plan:
     stop_below: float = 0.0
     deepen_above: tuple[float, ...] = ()
     branch_above: tuple[float, ...] = ()
+    read_above: tuple[float, ...] = ()
     calibration: Calibration | None = None
     reason: str | None = None
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.speculation import Drafter, Offer
-from paceline.speculation.drafter import CatchingUpDrafter
+from paceline.speculation.drafter import CatchingUpDrafter, PassCountingDrafter
 from paceline.speculation.tree import best_first, cut
 
 NO_DRAFT = Draft()
@@ -23,13 +23,14 @@ _logger = logging.getLogger(__name__)
 class DrafterGroup:
     """Drafters by name. Free ones propose before the controller plans, the others where a plan names them.
 
-    `seconds` is what each of them took to propose since `reset_seconds`.
+    `seconds` is what each of them took to propose since `reset_seconds`, `passes` the rows of their models' passes.
     """
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._followed: dict[Sequence, None] = {}
         self.seconds: dict[str, float] = {}
+        self.passes: dict[str, list[int]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,6 +40,7 @@ class DrafterGroup:
     def reset_seconds(self) -> None:
         """Starts to count anew."""
         self.seconds = {}
+        self.passes = {}
 
     def follow(self, running: list[Sequence]) -> None:
         """Begins the sequences that are new among the running ones and ends those that are gone."""
@@ -92,6 +94,8 @@ class DrafterGroup:
         start_s = time.perf_counter()
         self._guard(drafter, lambda: drafts.extend(drafter.propose(sequences, plans)))
         self.seconds[drafter.name] = self.seconds.get(drafter.name, 0.0) + time.perf_counter() - start_s
+        if isinstance(drafter, PassCountingDrafter):
+            self.passes[drafter.name] = drafter.passes
         if len(drafts) != len(sequences):
             return [NO_DRAFT] * len(sequences)
         return [cut(draft, plan.window) for draft, plan in zip(drafts, plans, strict=True)]

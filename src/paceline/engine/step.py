@@ -102,6 +102,7 @@ class Stepper:
                 verdicts=[verdict for item, verdict in sampled if item.max_window > 0],
                 room=drafting.room,
                 drafting_s=self.drafters.seconds,
+                passes=self.drafters.passes,
                 target_s=step_time_s - sum(self.drafters.seconds.values()),
             )
         )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
 from paceline.core import Sequence as EngineSequence
 from paceline.core.sequence import SequenceStatus
+from paceline.engine.loading import DRAFT_MODEL, SUFFIX
 from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import AUTO, PLAIN
 from paceline.speculation import (
@@ -25,6 +27,7 @@ from paceline.speculation import (
     StepOutcome,
     StepRoom,
 )
+from paceline.speculation.drafters.guide import num_worth_reading
 from paceline.speculation.growing_draft import GrowingDraft
 from paceline.speculation.tree import best_first, chain_length, child_by_token, cut
 
@@ -88,6 +91,29 @@ class _Stream:
     def proposal(self, drafter: str) -> Proposal:
         """What the drafter would guess now."""
         return self.trace.proposals[drafter][self.sequence.num_output_tokens - 1]
+
+    def grow(self, drafter: str, plan: Plan) -> tuple[Draft, list[int]]:
+        """What a drafter with a plan makes of all that it would propose, and the rows of its passes."""
+        guesses = list(self.proposal(drafter).guesses())
+        growing = GrowingDraft(plan, plan.window)
+        rows: list[int] = []
+        is_open = True
+        while is_open and len(growing.token_ids) < len(guesses):
+            known = self._read_ahead(growing) if drafter == DRAFT_MODEL else []
+            rows.append(1 + len(known))
+            num_drawn = len(growing.token_ids)
+            is_open = growing.push_all(guesses[num_drawn : num_drawn + 1 + len(known)], known)
+        return growing.finish(drafter), rows
+
+    def _read_ahead(self, growing: GrowingDraft) -> list[int]:
+        """What the text's past says about a draft; known only where the draft is what the text became."""
+        position = self.sequence.num_output_tokens + len(growing.token_ids)
+        guesses = self.trace.proposals.get(SUFFIX, [])
+        is_text = growing.token_ids == self.trace.token_ids[self.sequence.num_output_tokens : position]
+        if not is_text or position > len(guesses):
+            return []
+        guess = guesses[position - 1]
+        return guess.token_ids[: num_worth_reading(guess.confidences[: growing.room - 1], growing.plan)]
 
     def verify(self, draft: Draft) -> Verdict:
         """As the target would."""
@@ -164,7 +190,7 @@ class Simulation:
         offers = [self._offer(stream, setting) for stream in drafting]
         room = StepRoom(len(streams), len(streams) - len(drafting), _SPARE_ROWS)
         plans = controller.plan(sequences, offers, room)
-        drafts, drafting_s = self._draft(drafting, plans, offers)
+        drafts, drafting_s, passes = self._draft(drafting, plans, offers)
         context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)
         target_s = self._clock.step_s(len(streams) + sum(map(len, drafts)), context)
         verdicts = [stream.verify(draft) for stream, draft in zip(drafting, drafts, strict=True)]
@@ -183,6 +209,7 @@ class Simulation:
                 room=room,
                 drafting_s=drafting_s,
                 target_s=target_s,
+                passes=passes,
             )
         )
         return target_s + sum(drafting_s.values())
@@ -195,46 +222,37 @@ class Simulation:
 
     def _draft(
         self, streams: list[_Stream], plans: list[Plan], offers: list[Offer]
-    ) -> tuple[list[Draft], dict[str, float]]:
-        """The drafts of all plans, and what making them takes."""
+    ) -> tuple[list[Draft], dict[str, float], dict[str, list[int]]]:
+        """The drafts of all plans, what making them takes, and the rows of the passes."""
         drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         seconds: dict[str, float] = {}
+        passes: dict[str, list[int]] = {}
         for name in self._made:
             users = [i for i, plan in enumerate(plans) if plan.drafter == name and plan.window > 0]
             if users:
-                made, seconds[name] = self._make(name, [streams[i] for i in users], [plans[i] for i in users])
+                made, seconds[name], passes[name] = self._make(
+                    name, [streams[i] for i in users], [plans[i] for i in users]
+                )
                 for index, draft in zip(users, made, strict=True):
                     drafts[index] = draft
-        return drafts, seconds
+        return drafts, seconds, passes
 
-    def _make(self, name: str, streams: list[_Stream], plans: list[Plan]) -> tuple[list[Draft], float]:
+    def _make(self, name: str, streams: list[_Stream], plans: list[Plan]) -> tuple[list[Draft], float, list[int]]:
         """As a draft model does it: reads what it missed in chunks, those first who lack least, then guesses."""
         budget, num_read = _CHUNK, 0
         drafts = {id(stream): Draft() for stream in streams}
+        passes: list[int] = []
         for stream, plan in sorted(zip(streams, plans, strict=True), key=lambda pair: pair[0].num_missed[name]):
             count = min(stream.num_missed[name], budget)
             budget -= count
             num_read += count
             stream.num_missed[name] -= count
             if stream.num_missed[name] == 0 and budget > 0:
-                drafts[id(stream)] = _grown(stream.proposal(name), plan)
-        ordered = [drafts[id(stream)] for stream in streams]
-        lengths = [chain_length(draft) for draft in ordered]
+                drafts[id(stream)], rows = stream.grow(name, plan)
+                passes = [sum(pair) for pair in zip_longest(passes, rows, fillvalue=0)]
         context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)
-        depths_s = (
-            self._clock.depth_s(name, sum(length > depth for length in lengths), context)
-            for depth in range(max(lengths))
-        )
-        return ordered, self._clock.catch_up_s(name, num_read) + sum(depths_s)
-
-
-def _grown(proposal: Proposal, plan: Plan) -> Draft:
-    """What a drafter with a plan makes of all that it would propose."""
-    growing = GrowingDraft(plan, plan.window)
-    for guess in proposal.guesses():
-        if not growing.push(guess):
-            break
-    return growing.finish(plan.drafter)
+        passes_s = sum(self._clock.depth_s(name, num_rows, context) for num_rows in passes)
+        return [drafts[id(stream)] for stream in streams], self._clock.catch_up_s(name, num_read) + passes_s, passes
 
 
 def replay_all(trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> Iterator[Replay]:

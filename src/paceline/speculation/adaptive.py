@@ -125,13 +125,13 @@ class AdaptiveController:
             if not self.costs.has_price(name):
                 continue
             asked = [i for i, plan in enumerate(outcome.plans) if plan.drafter == name and plan.window > 0]
-            sizes = sorted((chain_length(outcome.drafts[i]) for i in asked), reverse=True)
+            sizes = [chain_length(outcome.drafts[i]) for i in asked]
             num_missed = sum(outcome.offers[i].num_missed.get(name, 0) for i in asked)
-            if not sizes or sizes[0] == 0 or num_missed > SMALL_CATCH_UP:
+            if max(sizes, default=0) == 0 or num_missed > SMALL_CATCH_UP:
                 continue
+            by_depth = [sum(size > depth for size in sizes) for depth in range(max(sizes))]
             predicted_s = self.costs.catch_up_s(name, num_missed) + sum(
-                self.costs.depth_s(name, sum(size > depth for size in sizes), situation.context)
-                for depth in range(sizes[0])
+                self.costs.depth_s(name, num_rows, situation.context) for num_rows in outcome.passes.get(name, by_depth)
             )
             self.costs.refine_drafter(name, predicted_s, measured_s)
 

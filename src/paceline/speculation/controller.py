@@ -6,6 +6,7 @@ Limits that come from KV memory and context are the scheduler's. `adaptive` has 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as List
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -43,7 +44,8 @@ class StepRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What became of the plans (parallel lists). `drafting_s` is each drafter's time, `target_s` that of all the rest.
+    """What became of the plans (parallel lists). `drafting_s` is each drafter's time, `target_s` that of all the rest;
+    `passes` are the rows of the passes of those drafters' models that count them.
 
     `drafts` are what the target was shown; a plan with a window may have an empty one.
     """
@@ -56,6 +58,7 @@ class StepOutcome:
     room: StepRoom
     drafting_s: Mapping[str, float]
     target_s: float
+    passes: Mapping[str, List[int]] = field(default_factory=dict)
 
 
 class Controller(Protocol):

@@ -48,3 +48,10 @@ class CatchingUpDrafter(Protocol):
     def num_missed(self, sequence: Sequence) -> int:
         """Committed tokens still to be read before a draft can start, the last one not counted."""
         ...
+
+
+@runtime_checkable
+class PassCountingDrafter(Protocol):
+    """A drafter that says how many rows gave logits in each pass of its model in the last call of `propose`."""
+
+    passes: list[int]

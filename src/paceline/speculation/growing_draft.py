@@ -5,6 +5,7 @@ The draft model's drafter and the simulation of it share this: where a chain end
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -49,7 +50,7 @@ class GrowingDraft:
         return bool(prices) and self.survival * self.plan.probability(1.0 - confidence) > min(prices)
 
     def push(self, guess: Guess) -> bool:
-        """Takes the next node unless the plan ends the draft before it; returns whether another is to follow."""
+        """Takes the next node unless the plan ends the draft before it; returns whether it did."""
         above = self.survival
         self.survival *= self.plan.probability(guess.confidence)
         if self.survival < self.plan.stop_below:
@@ -60,7 +61,27 @@ class GrowingDraft:
             self.branches.append(_Branch(num_nodes - 1 if num_nodes else None, guess.second, survival))
         self.token_ids.append(guess.token_id)
         self.confidences.append(guess.confidence)
-        return num_nodes + 1 < self.window and self.plan.is_worth_deepening(num_nodes + 1, self.survival)
+        return True
+
+    @property
+    def room(self) -> int:
+        """Nodes that the chain may still get."""
+        return self.window - len(self.token_ids)
+
+    @property
+    def wants_pass(self) -> bool:
+        """Whether the next node is worth a pass of the drafter."""
+        return self.room > 0 and self.plan.is_worth_deepening(len(self.token_ids), self.survival)
+
+    def push_all(self, guesses: Iterable[Guess | None], known: Sequence[int]) -> bool:
+        """Takes the nodes that one pass gave: the first guess, and each next one if the one before it is the token that
+        was read ahead, `known`; None ends the draft. Returns whether another pass is to follow."""
+        for number, guess in enumerate(guesses):
+            if guess is None or not self.push(guess):
+                return False
+            if self.room == 0 or number == len(known) or known[number] != guess.token_id:
+                break
+        return self.wants_pass
 
     def finish(self, drafter: str) -> Draft:
         """The chain with its branches; empty without a node."""

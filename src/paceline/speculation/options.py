@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as List
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from paceline.core import Calibration, Plan, Sequence
 from paceline.speculation.candidates import Forgone, OwnHistory, Portfolio, SequenceHistory, made_candidate
@@ -32,6 +32,7 @@ _FALLBACK_PERIOD = 64
 _MOST_STOP = 0.5
 _MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
 _LEAST_CONTINUATION = 0.3
+_MOST_READ_AHEAD = 8
 _BRANCH_MARGIN = 1.25  # of its row's price that a branch must bring; which step a row falls on is not known exactly
 
 
@@ -181,8 +182,14 @@ class OptionChooser:
             stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
             deepen_above=tuple(worth * (row + own) for row, own in zip(row_s[1:], pass_s[1:], strict=True)),
             branch_above=tuple(_BRANCH_MARGIN * situation.rate * row for row in row_s),
+            read_above=self._read_above(name, num_users, situation.context),
             calibration=terms.calibration,
         )
+
+    def _read_above(self, name: str, num_users: int, context: float) -> tuple[float, ...]:
+        """What a row more costs in a pass of the drafter, in passes that each user would save by it."""
+        rows_s = [self._costs.depth_s(name, num_users + extra, context) for extra in range(_MOST_READ_AHEAD + 1)]
+        return tuple(num_users * (more - less) / rows_s[0] for less, more in pairwise(rows_s))
 
     def _allowed(
         self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation

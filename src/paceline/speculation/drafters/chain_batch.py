@@ -13,16 +13,17 @@ from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 @dataclass(frozen=True, slots=True)
 class TokenRun:
-    """Tokens at consecutive positions of one sequence; `needs_logits` asks for those of the last token."""
+    """Tokens at consecutive positions of one sequence; `needs_logits` asks for those of the last `num_logits`."""
 
     block_table: list[int]
     first_position: int
     token_ids: list[int]
     needs_logits: bool
+    num_logits: int = 1
 
 
 def build_chain_batch(runs: list[TokenRun], block_size: int) -> Batch:
-    """The batch of all runs; the i-th row of logits is the i-th run's that needs them."""
+    """The batch of all runs; the rows of logits are those of the runs that need them, in order."""
     positions = [range(run.first_position, run.first_position + len(run.token_ids)) for run in runs]
     slots = [
         slot_of(run.block_table, position, block_size)
@@ -38,5 +39,13 @@ def build_chain_batch(runs: list[TokenRun], block_size: int) -> Batch:
         block_tables=pad_block_tables([run.block_table for run in runs]),
         path_slots=np.zeros(0, np.int32),
         path_offsets=np.zeros(len(slots) + 1, np.int32),
-        logit_rows=np.array([end - 1 for run, end in zip(runs, ends, strict=True) if run.needs_logits], np.int32),
+        logit_rows=np.array(
+            [
+                row
+                for run, end in zip(runs, ends, strict=True)
+                if run.needs_logits
+                for row in range(end - run.num_logits, end)
+            ],
+            np.int32,
+        ),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 
 from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
 from paceline.kvcache import BlockManager
@@ -17,6 +18,7 @@ from paceline.models.sampling import RowSampler
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
 from paceline.speculation.drafters.draft_text import DraftText, DraftVocabulary, SameVocabulary
 from paceline.speculation.drafters.drawing import draw
+from paceline.speculation.drafters.guide import Guide
 from paceline.speculation.growing_draft import GrowingDraft, Guess
 
 
@@ -25,6 +27,7 @@ class _DraftCache:
     """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones."""
 
     text: DraftText
+    guide: Guide = field(default_factory=Guide)
     block_table: list[int] = field(default_factory=list)
     num_computed: int = 0
     ahead: list[int] = field(default_factory=list)
@@ -32,12 +35,13 @@ class _DraftCache:
 
 @dataclass(slots=True)
 class _Drafting:
-    """A sequence that a draft is made for."""
+    """A sequence that a draft is made for; `known` are the tokens that this pass reads ahead."""
 
     sequence: Sequence
     cache: _DraftCache
     sampler: RowSampler
     draft: GrowingDraft
+    known: list[int] = field(default_factory=list)
 
     @property
     def lag(self) -> int:
@@ -52,7 +56,9 @@ class _Drafting:
 
 class DraftModelDrafter:
     """Drafts chains with `model`, batched over sequences: one forward pass and one or two sampling calls a depth.
-    Where the plan says what branches are worth, second choices that the passes gave anyhow hang beside the chain.
+    Where the plan says what that is worth, second choices hang beside the chain, and a pass reads ahead what the text's
+    past says, so that one pass gives several tokens of the same chain. `passes` are the rows of the last call's passes
+    that gave logits.
 
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
@@ -83,6 +89,7 @@ class DraftModelDrafter:
         self._vocabulary = vocabulary or SameVocabulary()
         self._blocks = BlockManager(num_blocks, model.kv.block_size)
         self._caches: dict[str, _DraftCache] = {}
+        self.passes: list[int] = []
 
     @property
     def num_free_blocks(self) -> int:
@@ -97,8 +104,11 @@ class DraftModelDrafter:
         """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
         drafting = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
         runs, active = self._unseen([each for each in drafting if each.draft.window > 0])
+        self.passes = []
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
+            if active:
+                self.passes.append(len(logits))
             active = self._draw(active, self._vocabulary.target_rows(logits))
             runs = [self._feed_back(each) for each in active]
         return [each.draft.finish(self.name) for each in drafting]
@@ -161,28 +171,48 @@ class DraftModelDrafter:
             is_ready = count == each.lag
             first = each.cache.num_computed
             token_ids = each.cache.text.token_ids[first : first + count]
-            runs.append(TokenRun(each.cache.block_table, first, token_ids, needs_logits=is_ready))
             each.cache.num_computed += count
             if is_ready:
+                token_ids = token_ids + self._read_ahead(each)
                 ready.append(each)
+            runs.append(TokenRun(each.cache.block_table, first, token_ids, is_ready, 1 + len(each.known)))
         return runs, ready
 
+    def _read_ahead(self, drafting: _Drafting) -> list[int]:
+        """Takes the tokens to read ahead behind the draft's last one, as the draft model's, into its KV."""
+        draft, cache = drafting.draft, drafting.cache
+        known = cache.guide.ahead_of(drafting.sequence.token_ids, draft.token_ids, draft.plan, draft.room - 1)
+        draft_ids: list[int] = []
+        for draft_id in map(self._vocabulary.draft_id, known):
+            if draft_id is None:
+                break
+            draft_ids.append(draft_id)
+        drafting.known = known[: len(draft_ids)]
+        cache.ahead += draft_ids
+        return draft_ids
+
     def _draw(self, drafting: list[_Drafting], logits: Float32Array) -> list[_Drafting]:
-        """Adds one node to each draft, from its row of `logits`, unless the target lacks it; returns those that go
+        """Adds nodes to each draft, from its rows of `logits`, as far as the target has them; returns those that go
         on."""
+        rows = [(each, number) for each in drafting for number in range(1 + len(each.known))]
+        drawn = [[*each.draft.token_ids, *each.known[:number]] for each, number in rows]
         guesses = draw(
             logits,
-            [each.sampler for each in drafting],
-            [len(each.sequence.token_ids) + len(each.draft.token_ids) for each in drafting],
-            [each.draft.token_ids for each in drafting],
-            [each.draft.may_branch for each in drafting],
+            [each.sampler for each, _ in rows],
+            [len(each.sequence.token_ids) + len(before) for (each, _), before in zip(rows, drawn, strict=True)],
+            drawn,
+            [each.draft.may_branch for each, _ in rows],
             self._threads,
         )
-        return [
-            each
-            for each, guess in zip(drafting, map(self._known, guesses), strict=True)
-            if guess is not None and each.draft.push(guess)
-        ]
+        pending = map(self._known, guesses)
+        going_on = []
+        for each in drafting:
+            num_before = len(each.draft.token_ids)
+            if each.draft.push_all(list(islice(pending, 1 + len(each.known))), each.known):
+                going_on.append(each)
+            num_right = _num_equal(each.known, each.draft.token_ids[num_before:])
+            del each.cache.ahead[len(each.cache.ahead) - len(each.known) + num_right :]
+        return going_on
 
     def _known(self, guess: Guess | None) -> Guess | None:
         """As far as the target has the tokens."""
@@ -193,10 +223,16 @@ class DraftModelDrafter:
         return guess
 
     def _feed_back(self, drafting: _Drafting) -> TokenRun:
-        """The run that gives the logits after the draft's last token."""
+        """The run that gives the logits after the draft's last token, and after those read ahead."""
         draft_id = self._vocabulary.draft_id(drafting.draft.token_ids[-1])
         assert draft_id is not None  # else it would not have been drawn
         cache = drafting.cache
         position = len(cache.text.token_ids) + len(cache.ahead)
         cache.ahead.append(draft_id)
-        return TokenRun(cache.block_table, position, [draft_id], needs_logits=True)
+        draft_ids = [draft_id, *self._read_ahead(drafting)]
+        return TokenRun(cache.block_table, position, draft_ids, needs_logits=True, num_logits=len(draft_ids))
+
+
+def _num_equal(one: list[int], other: list[int]) -> int:
+    """Tokens that both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
