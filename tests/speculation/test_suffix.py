@@ -54,15 +54,22 @@ tokens = st.lists(st.integers(0, 2), max_size=30)
 
 
 @settings(deadline=None, max_examples=300, derandomize=True)
-@given(tokens, st.lists(tokens, max_size=3), st.integers(1, 9), st.sampled_from([0.0, 0.05, 0.3]), st.booleans())
-def test_proposals_are_those_of_a_search(own, store, window, stop_below, has_branches):
+@given(
+    tokens,
+    st.lists(tokens, max_size=3),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.05, 0.3]),
+    st.booleans(),
+    st.lists(st.integers(0, 2), max_size=8),
+)
+def test_proposals_are_those_of_a_search(own, store, window, stop_below, has_branches, ahead):
     max_depth = 6
     own_tree, store_tree = SuffixTree(max_depth), SuffixTree(max_depth)
     own_tree.append(own)
     for text in store:
         store_tree.begin_text([])
         store_tree.append(text)
-    limits = {"window": window, "stop_below": stop_below, "has_branches": has_branches}
+    limits = {"window": window, "stop_below": stop_below, "has_branches": has_branches, "ahead": ahead}
     found = propose_from_suffixes(own_tree, store_tree, **limits)
     expected = suffix_search.draft([Text(own)], [Text(text) for text in store], max_depth, **limits)
     assert found[0] == [node.token_id for node in expected]

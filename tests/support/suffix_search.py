@@ -90,8 +90,10 @@ def draft(
     window: int,
     stop_below: float,
     has_branches: bool,
+    ahead: list[int],
 ) -> list[Node]:
-    """The `window` nodes of the largest survival, those not below `stop_below`, below the last of `own`'s texts."""
+    """The `window` nodes of the largest survival, those not below `stop_below`, below the last of `own`'s texts and the
+    tokens ahead of it."""
     nodes: list[Node] = []
     candidates: list[Node] = []
     num_found = 0
@@ -105,7 +107,7 @@ def draft(
             candidates.append(Node(token_id, parent, confidence, survival * confidence, num_found, path))
             num_found += 1
 
-    expand(None, 1.0, own[-1].token_ids if own else [])
+    expand(None, 1.0, [*(own[-1].token_ids if own else []), *ahead])
     while candidates and len(nodes) < window:
         candidates.sort(key=lambda node: (-node.survival, node.found))
         nodes.append(candidates.pop(0))

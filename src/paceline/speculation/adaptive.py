@@ -120,20 +120,22 @@ class AdaptiveController:
             self._times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
 
     def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
-        """Compares each drafter's time with what its passes should have taken, where it read little besides."""
+        """Counts each drafter's passes, and compares its time with what they should have taken, where it read little
+        besides."""
         for name, measured_s in outcome.drafting_s.items():
             if not self.costs.has_price(name):
                 continue
             asked = [i for i, plan in enumerate(outcome.plans) if plan.drafter == name and plan.window > 0]
             sizes = [chain_length(outcome.drafts[i]) for i in asked]
+            num_depths = max(sizes, default=0)
+            passes = outcome.passes.get(name, [sum(size > depth for size in sizes) for depth in range(num_depths)])
+            if num_depths > 0:
+                self._portfolio.of(name).count_passes(len(passes), num_depths)
             num_missed = sum(outcome.offers[i].num_missed.get(name, 0) for i in asked)
-            if max(sizes, default=0) == 0 or num_missed > SMALL_CATCH_UP:
-                continue
-            by_depth = [sum(size > depth for size in sizes) for depth in range(max(sizes))]
-            predicted_s = self.costs.catch_up_s(name, num_missed) + sum(
-                self.costs.depth_s(name, num_rows, situation.context) for num_rows in outcome.passes.get(name, by_depth)
-            )
-            self.costs.refine_drafter(name, predicted_s, measured_s)
+            if num_depths > 0 and num_missed <= SMALL_CATCH_UP:
+                passes_s = sum(self.costs.depth_s(name, num_rows, situation.context) for num_rows in passes)
+                predicted_s = self.costs.catch_up_s(name, num_missed) + passes_s
+                self.costs.refine_drafter(name, predicted_s, measured_s)
 
     def _keep_times(self, outcome: StepOutcome, bill: Bill) -> None:
         self._times.add(outcome.drafting_s, outcome.target_s)

@@ -27,17 +27,20 @@ _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
 _RATE_MEMORY = 0.98
 _FIRST_REACH = 4
 _FORGONE_MEMORY = 0.9
+_PASS_MEMORY = 0.95
 _MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev/LOG.md)
 
 
 @dataclass(slots=True)
 class DrafterHistory:
-    """One drafter over all sequences."""
+    """One drafter over all sequences. `pass_share` is how many passes of its model a depth takes; what it reads ahead
+    saves some."""
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
     depths: DepthModel = field(default_factory=DepthModel)
     num_drafted: float = 0.0
     num_accepted: float = 0.0
+    pass_share: float = 1.0
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -48,6 +51,10 @@ class DrafterHistory:
         """Takes in one draft."""
         self.num_drafted = self.num_drafted * _RATE_MEMORY + num_drafted
         self.num_accepted = self.num_accepted * _RATE_MEMORY + num_accepted
+
+    def count_passes(self, num_passes: int, num_depths: int) -> None:
+        """Takes in the drafts of one step."""
+        self.pass_share += (num_passes / num_depths - self.pass_share) * (1.0 - _PASS_MEMORY)
 
 
 @dataclass(slots=True)

@@ -174,7 +174,7 @@ class OptionChooser:
         the drafter's pass, if so many sequences draft and stop as this one is expected to."""
         num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
         row_s = situation.row_prices(num_rows, num_drafting)
-        pass_s = [self._costs.depth_s(name, round(num), situation.context) / num for num in num_drafting]
+        pass_s = [self._depth_s(name, round(num), situation.context) / num for num in num_drafting]
         worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
         return Plan(
             name,
@@ -185,6 +185,10 @@ class OptionChooser:
             read_above=self._read_above(name, num_users, situation.context),
             calibration=terms.calibration,
         )
+
+    def _depth_s(self, name: str, num_sequences: int, context: float) -> float:
+        """Seconds of a depth of drafts, whose passes read ahead as they did of late."""
+        return self._portfolio.of(name).pass_share * self._costs.depth_s(name, num_sequences, context)
 
     def _read_above(self, name: str, num_users: int, context: float) -> tuple[float, ...]:
         """What a row more costs in a pass of the drafter, in passes that each user would save by it."""
@@ -250,8 +254,8 @@ class OptionChooser:
         self, name: str, own: OwnHistory, num_missed: int, limit: int, situation: Situation
     ) -> tuple[Candidate, _MadeTerms]:
         expectation = self._portfolio.expectation(name, own, limit)
-        one_s = self._costs.depth_s(name, 1, situation.context)
-        all_s = self._costs.depth_s(name, situation.num_sequences, situation.context)
+        one_s = self._depth_s(name, 1, situation.context)
+        all_s = self._depth_s(name, situation.num_sequences, situation.context)
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
         price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
