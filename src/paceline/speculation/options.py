@@ -66,8 +66,12 @@ class Situation:
         return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0, 0.0)
 
     def node_floors(self, num_nodes: int) -> list[float]:
-        """What each node of a free draft must bring at the pace that includes copying, in tokens."""
-        return [self.overall_rate * seconds for seconds in self.row_prices(0, [1.0] * num_nodes)]
+        """What each node of a free draft must bring at the pace that includes copying, in tokens; where other sequences'
+        rows come between, at the least price of a row."""
+        prices = self.row_prices(0, [1.0] * num_nodes)
+        if self.num_sequences > 1:
+            prices = [min(prices)] * num_nodes
+        return [self.overall_rate * seconds for seconds in prices]
 
     def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
