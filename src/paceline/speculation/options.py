@@ -66,8 +66,8 @@ class Situation:
         return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0, 0.0)
 
     def node_floors(self, num_nodes: int) -> list[float]:
-        """What each node of a free draft must bring at the pace that includes copying, in tokens; where other sequences'
-        rows come between, at the least price of a row."""
+        """What each node of a free draft must bring at the pace that includes copying, in tokens; where rows of other
+        sequences come between, at the least price of a row."""
         prices = self.row_prices(0, [1.0] * num_nodes)
         if self.num_sequences > 1:
             prices = [min(prices)] * num_nodes
