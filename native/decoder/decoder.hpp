@@ -63,7 +63,8 @@ class Decoder {
   void project_logits(const Batch& batch);
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
-  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs);
+  ActivationRounding normed_rounding() const;
+  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs, ActivationRounding rounding);
   void pack(PackedMatrix& matrix, const WeightRows& rows);
   void admit_outputs(const Batch& batch);
   void spread_logits(int64_t num_logit_rows);
@@ -73,7 +74,7 @@ class Decoder {
     const PackedMatrix* matrix;
     float* out;
   };
-  void multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products);
+  void multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products);
 
   DecoderConfig config_;
   const KernelTable& kernels_;

@@ -105,7 +105,8 @@ class KvCacheType(enum.Enum):
 
 class ActivationRounding(enum.Enum):
     EIGHT_BITS = 0
-    FIFTEEN_BITS = 1
+    EIGHT_BITS_OF_NORMED = 1
+    FIFTEEN_BITS = 2
 
 class DecoderConfig:
     hidden_size: int
