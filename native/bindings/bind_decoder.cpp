@@ -55,7 +55,7 @@ void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t i
 
 LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions, const Ints& slots,
                   const Ints& sequence_indices, const IntTable& block_tables, const Ints& path_slots,
-                  const Ints& path_offsets, const Ints& logit_rows) {
+                  const Ints& path_offsets, const Ints& logit_rows, std::optional<int64_t> num_layers) {
   Decoder& decoder = nb::cast<Decoder&>(self);
   Batch batch;
   batch.token_ids = span_of(token_ids);
@@ -71,7 +71,7 @@ LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions,
   const float* logits = nullptr;
   {
     const nb::gil_scoped_release release;
-    logits = decoder.forward(batch);
+    logits = decoder.forward(batch, num_layers.value_or(decoder.config().num_layers()));
   }
   const auto vocab_size = static_cast<size_t>(decoder.config().vocab_size);
   return LogitRows(const_cast<float*>(logits), {logit_rows.size(), vocab_size}, self);
@@ -176,7 +176,8 @@ void bind_decoder(nb::module_& module) {
             decoder.set_embedding(static_cast<GgmlType>(type_id), data.data(), static_cast<int64_t>(data.size()));
           },
           nb::keep_alive<1, 3>())
-      .def("forward", &forward)
+      .def("forward", &forward, "token_ids"_a, "positions"_a, "slots"_a, "sequence_indices"_a, "block_tables"_a,
+           "path_slots"_a, "path_offsets"_a, "logit_rows"_a, "num_layers"_a = nb::none())
       .def_prop_ro("instruction_set", [](const Decoder& decoder) { return std::string(decoder.kernels().name); })
       .def_prop_ro("weight_bytes", &Decoder::weight_bytes)
       .def_prop_ro("num_blocks", [](Decoder& decoder) { return decoder.kv().num_blocks(); })

@@ -334,13 +334,14 @@ void Decoder::check(const Batch& batch) const {
   }
 }
 
-const float* Decoder::forward(const Batch& batch) {
+const float* Decoder::forward(const Batch& batch, int64_t num_layers) {
+  require(num_layers > 0 && num_layers <= config_.num_layers(), "a pass needs some of the model's layers");
   check(batch);
   const FloatingPointMode mode;
   admit_outputs(batch);
   reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
   embed(batch);
-  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
     attention_layer(batch, layer);
     feed_forward_layer(batch.num_rows(), layer);
   }

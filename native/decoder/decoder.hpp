@@ -33,9 +33,10 @@ class Decoder {
   void set_output_norm(const float* data, int64_t size);
   void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
 
-  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. Throws std::invalid_argument
-  // for a batch that points outside of vocabulary, positions, slots or block tables.
-  const float* forward(const Batch& batch);
+  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. With fewer layers than the
+  // model has, the output layer follows the first `num_layers`, and K and V of the others are left as they are. Throws
+  // std::invalid_argument for a batch that points outside of vocabulary, positions, slots or block tables.
+  const float* forward(const Batch& batch, int64_t num_layers);
 
   const DecoderConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }

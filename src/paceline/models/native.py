@@ -150,8 +150,9 @@ class NativeModel:
         """Memory of the repacked weights."""
         return self._decoder.weight_bytes
 
-    def forward(self, batch: Batch) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
+    def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
+        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. `num_layers` None runs all
+        layers (see `FirstLayers`)."""
         return self._decoder.forward(
             batch.token_ids,
             batch.positions,
@@ -161,6 +162,7 @@ class NativeModel:
             batch.path_slots,
             batch.path_offsets,
             batch.logit_rows,
+            num_layers,
         )
 
 
