@@ -132,6 +132,7 @@ class ThreadPool:
 class Decoder:
     instruction_set: str
     weight_bytes: int
+    num_resumed_rows: int
     num_blocks: int
     block_size_bytes: int
     def __init__(self, config: DecoderConfig, threads: ThreadPool, instruction_set: str | None = None) -> None: ...

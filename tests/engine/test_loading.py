@@ -14,7 +14,7 @@ from paceline.core.errors import (
     VocabularyMismatchError,
 )
 from paceline.engine import Engine
-from paceline.engine.loading import choose_drafters
+from paceline.engine.loading import choose_drafters, load_pair, measure_costs
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
 from tests.support.tiny_gguf import write_tiny_gguf
 
@@ -120,6 +120,15 @@ def test_first_layers_draft_without_weights_or_kv_of_their_own(tiny_pair, specul
     assert answers[0].token_ids == answers[1].token_ids
     if speculation == "fixed":  # automatic mode drafts where it pays here
         assert drafted.stats().by_drafter["shared-layers"].num_accepted_tokens > 0
+
+
+def test_the_profile_of_a_target_is_that_of_whole_passes(tiny_pair):
+    config = config_of(tiny_pair, shared_layers=2)
+    pair = load_pair(config)
+    costs = measure_costs(pair, config)
+    assert pair.target.model.num_resumed_rows == 0
+    assert set(costs.drafters) == {"shared-layers", "draft-model"}
+    assert costs.drafters["shared-layers"].missed_token_s == 0.0
 
 
 def test_as_many_first_layers_as_there_are_layers_are_refused(tiny_pair):

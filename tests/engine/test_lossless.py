@@ -132,8 +132,10 @@ def test_real_drafters_change_nothing(engines, plain, make_drafter, window):
 @pytest.mark.parametrize("shared_layers", [1, 2])
 def test_the_targets_first_layers_change_nothing(engines, plain, shared_layers, window):
     engine = engines.make(shared_layers=shared_layers, window=window, max_batch_size=3)
+    num_resumed_before = engines.target.num_resumed_rows
     assert answers_of(engine, plain.requests) == plain.answers
     stats = engine.stats()
+    assert engines.target.num_resumed_rows - num_resumed_before == stats.num_draft_tokens
     assert engine.drafter_names == ("shared-layers",)
     assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
 

@@ -9,7 +9,7 @@ from paceline.checkpoint import GgufFile
 from paceline.core import KvCacheType
 from paceline.core.errors import ConfigError
 from paceline.models import FirstLayers, NativeModel, ThreadPool, read_model_config
-from tests.native.decoder_runs import bits, build_batch, run_chunks, text_rows
+from tests.native.decoder_runs import bits, build_batch, run_chunks, slot_at, text_rows
 from tests.native.row_promises import NUM_BLOCKS, check_batch, check_chunkings, check_tree
 from tests.support.tiny_gguf import write_tiny_pair
 
@@ -60,6 +60,99 @@ def test_they_go_on_from_what_the_whole_model_has_read_and_the_whole_model_after
         if start > 0:
             assert np.array_equal(bits(depths.first.forward(build_batch(rows, [TABLE]))), bits(alone[start:end]))
         assert np.array_equal(bits(depths.whole.forward(build_batch(rows, [TABLE]))), bits(whole[start:end]))
+
+
+def plain_bits(depths: Depths, text: list[int]) -> np.ndarray:
+    """Of every row, when nothing but whole passes ever ran."""
+    other = load(depths.pair.target)
+    return bits(run_chunks(other, text, [1], TABLE))
+
+
+@pytest.mark.parametrize("num_drafted", [1, 2, 5])
+def test_the_whole_model_goes_on_where_they_ended(depths, num_drafted):
+    """Steps as in serving: the first layers run the last token and the drafted ones but the last, one by one; then the
+    whole model runs all of them. Blocks lie anywhere."""
+    text, table = depths.text, [7, 3, 11, 0, 5, 9]
+    expected = plain_bits(depths, text)
+    depths.whole.forward(build_batch(text_rows(text[:30], 0, table), [table]))
+    for start in range(30, TEXT_LENGTH - num_drafted, num_drafted + 1):
+        before = depths.whole.num_resumed_rows
+        for position in range(start, start + num_drafted):
+            depths.first.forward(build_batch(text_rows([text[position]], position, table), [table]))
+        rows = text_rows(text[start : start + num_drafted + 1], start, table)
+        logits = depths.whole.forward(build_batch(rows, [table]))
+        assert np.array_equal(bits(logits), expected[start : start + num_drafted + 1])
+        assert depths.whole.num_resumed_rows - before == num_drafted
+
+
+def test_rows_of_many_sequences_resume_beside_others_that_do_not(depths):
+    """Three sequences draft 0, 1 and 4 tokens, beside a chunk of a prompt; the order of rows is that of the engine."""
+    text = depths.text
+    expected = plain_bits(depths, text)
+    tables = [[4 * i + j for j in range(4)] for i in range(4)]
+    lengths, windows = [20, 33, 41], [0, 1, 4]
+    for table, length in zip(tables, lengths, strict=False):
+        depths.whole.forward(build_batch(text_rows(text[:length], 0, table), [table]))
+    for depth in range(4):
+        active = [i for i in range(3) if windows[i] > depth]
+        rows = [
+            row
+            for number, i in enumerate(active)
+            for row in text_rows([text[lengths[i] + depth]], lengths[i] + depth, tables[i], number)
+        ]
+        depths.first.forward(build_batch(rows, [tables[i] for i in active]))
+    rows = [
+        row
+        for i in range(3)
+        for row in text_rows(text[lengths[i] : lengths[i] + windows[i] + 1], lengths[i], tables[i], i)
+    ]
+    rows += text_rows(text[:17], 0, tables[3], 3)
+    before = depths.whole.num_resumed_rows
+    logits = bits(depths.whole.forward(build_batch(rows, tables)))
+    assert depths.whole.num_resumed_rows - before == 1 + 4
+    positions = [row.position for row in rows]
+    assert np.array_equal(logits, expected[positions])
+
+
+def test_rows_do_not_resume_from_another_text(depths):
+    """Whatever differs: the token, a token before it, a draft made anew, blocks, KV that was moved, or a path."""
+    text, other = depths.text, [(token + 1) % 300 for token in depths.text]
+    table = [2, 1, 0, 3]
+    whole, first = depths.whole, depths.first
+
+    def draft(tokens: list[int], position: int, tables: list[int] = table) -> None:
+        for number, token in enumerate(tokens):
+            first.forward(build_batch(text_rows([token], position + number, tables), [tables]))
+
+    def check(tokens: list[int], position: int, num_resumed: int, tables: list[int] = table, before: list[int] = text):
+        expected = plain_bits(depths, [*before[:position], *tokens])[position:]
+        count = whole.num_resumed_rows
+        assert np.array_equal(bits(whole.forward(build_batch(text_rows(tokens, position, tables), [tables]))), expected)
+        assert whole.num_resumed_rows - count == num_resumed
+
+    whole.forward(build_batch(text_rows(text[:20], 0, table), [table]))
+    draft(text[20:24], 20)
+    check([text[20], text[21], other[22], text[23]], 20, 2)
+    draft(text[20:24], 20)
+    check([other[20], *text[21:24]], 20, 0)
+    draft(text[20:24], 20)
+    draft([other[21]], 21)
+    check([text[20], other[21], *text[22:24]], 20, 2)
+    draft(text[20:24], 20)
+    draft([other[20]], 20)
+    draft([text[20]], 20)
+    check(text[20:24], 20, 1)
+    draft(text[20:24], 20)
+    check(text[20:24], 20, 4)
+    check(text[20:24], 20, 0)
+    draft(text[20:22], 20)
+    whole.kv.move([(slot_at(table, 3), slot_at(table, 40))])
+    check(text[20:22], 20, 0)
+    elsewhere = [5, 4, 0, 3]
+    draft(text[33:35], 33)
+    whole.forward(build_batch(text_rows(other[:33], 0, elsewhere), [elsewhere]))
+    draft(text[33:35], 33)
+    check(text[33:35], 33, 0, elsewhere, other)
 
 
 def test_they_leave_the_other_layers_kv_as_it_is(depths):

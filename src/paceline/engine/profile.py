@@ -38,6 +38,7 @@ _BLOCK = 16
 _NUM_READ = 32
 _FEWEST = 2
 _FIRST_TOKEN = 16
+_FIRST_TARGET_TOKEN = 128  # others, or the target would go on where its own first layers ended
 _MOST_KEPT = 64
 _FORMAT = 1
 _logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class ModelProfile:
                 return
             self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
         if self._is_reader:
-            batch = build_chain_batch(_chain(_NUM_READ, 0), _BLOCK)
+            batch = build_chain_batch(_chain(_NUM_READ, 0, _FIRST_TOKEN), _BLOCK)
             self._read_s = min(self._read_s, _seconds(self._model, batch))
 
     def table(self) -> RowTable:
@@ -88,7 +89,7 @@ class ModelProfile:
 
     def _pass_s(self, count: int, context: int) -> float:
         """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
-        runs = _chain(count, context) if self._is_target else _singles(count, context)
+        runs = _chain(count, context, _FIRST_TARGET_TOKEN) if self._is_target else _singles(count, context)
         batch = build_chain_batch(runs, _BLOCK)
         return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
 
@@ -184,8 +185,9 @@ def _num_blocks() -> int:
     return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // _BLOCK) + SEQUENCE_COUNTS[-1]
 
 
-def _chain(num_rows: int, context: int) -> list[TokenRun]:
-    return [TokenRun(list(range(_num_blocks())), context, _token_ids(num_rows), needs_logits=True)]
+def _chain(num_rows: int, context: int, first_token: int) -> list[TokenRun]:
+    token_ids = list(range(first_token, first_token + num_rows))
+    return [TokenRun(list(range(_num_blocks())), context, token_ids, needs_logits=True)]
 
 
 def _singles(num_sequences: int, context: int) -> list[TokenRun]:
@@ -193,12 +195,8 @@ def _singles(num_sequences: int, context: int) -> list[TokenRun]:
     shared = list(range(context // _BLOCK))
     return [
         TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)
-        for index, token_id in enumerate(_token_ids(num_sequences))
+        for index, token_id in enumerate(range(_FIRST_TOKEN, _FIRST_TOKEN + num_sequences))
     ]
-
-
-def _token_ids(count: int) -> list[int]:
-    return list(range(_FIRST_TOKEN, _FIRST_TOKEN + count))
 
 
 def _seconds(model: Model, batch: Batch) -> float:

@@ -16,7 +16,8 @@ from paceline.models.native import NativeModel
 class FirstLayers:
     """The first `num_layers` layers of `model`, then its output norm and output layer; a `Model`.
 
-    A pass leaves K and V of the other layers as they are. Raises ConfigError unless some layers are left out.
+    A pass leaves K and V of the other layers as they are. The whole model's next pass begins behind the first layers
+    for rows that it shares with passes of this one. Raises ConfigError unless some layers are left out.
     """
 
     def __init__(self, model: NativeModel, num_layers: int) -> None:

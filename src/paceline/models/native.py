@@ -150,6 +150,11 @@ class NativeModel:
         """Memory of the repacked weights."""
         return self._decoder.weight_bytes
 
+    @property
+    def num_resumed_rows(self) -> int:
+        """Rows of passes over all layers that did not begin with the first one, since `FirstLayers` had computed it."""
+        return self._decoder.num_resumed_rows
+
     def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. `num_layers` None runs all
         layers (see `FirstLayers`)."""
