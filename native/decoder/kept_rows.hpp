@@ -40,10 +40,10 @@ class KeptRows {
   struct Row {
     int32_t token_id;
     int32_t position;
-    int64_t number;         // rows are numbered as they come, from 1
-    int64_t parent_number;  // of the row at the position before; 0 where that is text from before
+    int64_t number;               // rows are numbered as they come, from 1
+    int64_t parent_number;        // of the row at the position before; 0 where that is text from before
     std::vector<int32_t> blocks;  // of that text
-    int64_t state;          // index into states_
+    int64_t state;                // index into states_
   };
 
   bool is_child(const Row& row, const Batch& batch, int64_t index) const;

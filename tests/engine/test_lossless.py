@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from paceline.core import (
     Batch,
@@ -128,6 +129,16 @@ def test_real_drafters_change_nothing(engines, plain, make_drafter, window):
     assert engine.stats().num_accepted_tokens > 0
 
 
+COSTS = {
+    "cheap rows": StepCosts(RowTable((1, 64), (1.0, 1.1)), _draft_costs(0.01)),
+    "jumps": StepCosts(
+        RowTable((1, 4, 5, 8, 9, 32), (1.0, 1.05, 1.4, 1.45, 2.0, 4.0), 1e-5, 1e-5),
+        _draft_costs(0.1),
+    ),
+    "dear rows": StepCosts(RowTable((1, 2), (1.0, 1.6)), _draft_costs(0.5)),
+}
+
+
 @pytest.mark.parametrize("window", [1, 3, 7, 16])
 @pytest.mark.parametrize("shared_layers", [1, 2])
 def test_the_targets_first_layers_change_nothing(engines, plain, shared_layers, window):
@@ -140,6 +151,21 @@ def test_the_targets_first_layers_change_nothing(engines, plain, shared_layers, 
     assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
 
 
+@pytest.mark.parametrize("costs", [None, COSTS["cheap rows"]], ids=["fixed", "automatic"])
+def test_requests_choose_among_drafters_that_run_models(engines, plain, costs):
+    """Two of them draft in one step, each for its own requests."""
+    engine = engines.make(has_draft_model=True, shared_layers=2, window=5, max_batch_size=4, costs=costs)
+    names = {}
+    for index, item in enumerate(plain.requests):
+        names[item.request_id] = ["shared-layers", "draft-model"][index % 2]
+        engine.add(structs.replace(item, speculation=SpeculationParams(drafters=(names[item.request_id],))))
+    outputs = run(engine)
+    assert {name: answer(own) for name, own in outputs.items()} == plain.answers
+    drafted = {name: set(own[-1].speculation.by_drafter) for name, own in outputs.items()}
+    assert all(drafters <= {names[name]} for name, drafters in drafted.items())
+    assert set().union(*drafted.values()) == {"shared-layers", "draft-model"}
+
+
 def test_preemption_with_the_targets_first_layers_changes_nothing(engines, plain):
     engine = engines.make(shared_layers=2, window=6, num_blocks=11, context_window_size=176, max_batch_size=4)
     endless = {**plain.sampling, "max_tokens": 70, "ignore_eos": True}
@@ -149,16 +175,6 @@ def test_preemption_with_the_targets_first_layers_changes_nothing(engines, plain
     assert stats.num_preemptions > 0
     assert stats.num_accepted_tokens > 0
     assert engine.drafter_names == ("shared-layers",)
-
-
-COSTS = {
-    "cheap rows": StepCosts(RowTable((1, 64), (1.0, 1.1)), _draft_costs(0.01)),
-    "jumps": StepCosts(
-        RowTable((1, 4, 5, 8, 9, 32), (1.0, 1.05, 1.4, 1.45, 2.0, 4.0), 1e-5, 1e-5),
-        _draft_costs(0.1),
-    ),
-    "dear rows": StepCosts(RowTable((1, 2), (1.0, 1.6)), _draft_costs(0.5)),
-}
 
 
 @pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS.keys())
