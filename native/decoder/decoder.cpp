@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace paceline {
 namespace {
@@ -340,15 +341,52 @@ void Decoder::check(const Batch& batch) const {
   }
 }
 
-const float* Decoder::forward(const Batch& batch) {
+void Decoder::run_layers(const Batch& batch, int64_t begin, int64_t end) {
+  for (int64_t layer = begin; layer < end; ++layer) {
+    attention_layer(batch, layer);
+    feed_forward_layer(batch.num_rows(), layer);
+  }
+}
+
+// Brings all rows to the layer where kept ones are, or to the first one where nothing was kept, and returns that layer.
+int64_t Decoder::resume(const Batch& batch, const KeptRows& kept) {
+  const std::vector<const float*> states = kept.find(batch);
+  int64_t num_others = std::count(states.begin(), states.end(), nullptr);
+  if (num_others == batch.num_rows()) {
+    embed(batch);
+    return 0;
+  }
+  num_resumed_rows_ += batch.num_rows() - num_others;
+  BatchPart part;
+  for (int64_t row = 0; row < batch.num_rows(); ++row) {
+    if (states[row] == nullptr) part.add(batch, row);
+  }
+  const Batch others = part.of(batch);
+  embed(others);
+  run_layers(others, 0, num_others > 0 ? kept.num_layers() : 0);
+  const size_t size = config_.hidden_size * sizeof(float);
+  for (int64_t row = batch.num_rows() - 1; row >= 0; --row) {
+    const float* others_end = work_.hidden.as<float>() + num_others * config_.hidden_size;
+    const float* state = states[row] != nullptr ? states[row] : others_end - config_.hidden_size;
+    std::memmove(work_.hidden.as<float>() + row * config_.hidden_size, state, size);
+    num_others -= states[row] == nullptr;
+  }
+  return kept.num_layers();
+}
+
+const float* Decoder::forward(const Batch& batch, int64_t num_layers) {
+  require(num_layers > 0 && num_layers <= config_.num_layers(), "a pass needs some of the model's layers");
   check(batch);
   const FloatingPointMode mode;
   admit_outputs(batch);
   reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
-  embed(batch);
-  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
-    attention_layer(batch, layer);
-    feed_forward_layer(batch.num_rows(), layer);
+  if (num_layers < config_.num_layers()) {
+    embed(batch);
+    run_layers(batch, 0, num_layers);
+    kept_.keep(batch, num_layers, work_.hidden.as<float>(), config_.hidden_size);
+  } else {
+    const KeptRows kept = std::exchange(kept_, {});
+    run_layers(batch, resume(batch, kept), num_layers);
   }
   project_logits(batch);
   return work_.logits.as<float>();

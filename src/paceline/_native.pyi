@@ -133,6 +133,7 @@ class ThreadPool:
 class Decoder:
     instruction_set: str
     weight_bytes: int
+    num_resumed_rows: int
     num_blocks: int
     block_size_bytes: int
     def __init__(self, config: DecoderConfig, threads: ThreadPool, instruction_set: str | None = None) -> None: ...
@@ -167,6 +168,7 @@ class Decoder:
         path_slots: Int32Array,
         path_offsets: Int32Array,
         logit_rows: Int32Array,
+        num_layers: int | None = None,
     ) -> Float32Array: ...
     def allocate_kv(self, num_blocks: int) -> None: ...
     def move_slot(self, source: int, destination: int) -> None: ...

@@ -1,22 +1,21 @@
 """`DraftModelDrafter`: a smaller model guesses, with a KV store and block manager of its own.
 
-It draws by the target's rule with the target's noise, so its guess is right whenever both models' perturbed scores have
-the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks. It
-counts in its own model's tokens of the text; `draft_text` relates them to the target's.
+What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks. It counts in its own
+model's tokens of the text; `draft_text` relates them to the target's, and `guess` draws the tokens.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
+from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.kvcache import BlockManager
 from paceline.models import Model, ThreadPool
-from paceline.models.sampling import RowSampler, sample_rows
+from paceline.models.sampling import RowSampler
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
 from paceline.speculation.drafters.draft_text import DraftText, DraftVocabulary, SameVocabulary
+from paceline.speculation.drafters.guess import Guess, draw
 
 
 @dataclass(slots=True)
@@ -29,18 +28,11 @@ class _DraftCache:
     ahead: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Guess:
-    """A draft in the making."""
+@dataclass(slots=True, kw_only=True)
+class _Guess(Guess):
+    """A draft in the making, with what the draft model has of its text."""
 
-    sequence: Sequence
     cache: _DraftCache
-    sampler: RowSampler
-    window: int
-    plan: Plan
-    token_ids: list[int] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
-    survival: float = 1.0
 
     @property
     def lag(self) -> int:
@@ -51,16 +43,6 @@ class _Guess:
     def num_slots(self) -> int:
         """Slots of the whole text and of all drafted tokens that are fed back."""
         return len(self.cache.text.token_ids) + self.window - 1
-
-    def push(self, token_id: int, confidence: float) -> bool:
-        """Takes one more token unless the plan ends the draft before it; returns whether another is to follow."""
-        self.survival *= self.plan.probability(confidence)
-        if self.survival < self.plan.stop_below:
-            return False
-        self.token_ids.append(token_id)
-        self.confidences.append(confidence)
-        num_nodes = len(self.token_ids)
-        return num_nodes < self.window and self.plan.is_worth_deepening(num_nodes, self.survival)
 
 
 class DraftModelDrafter:
@@ -111,12 +93,10 @@ class DraftModelDrafter:
         runs, active = self._unseen([guess for guess in guesses if guess.window > 0])
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
-            active = self._draw(active, self._vocabulary.target_rows(logits))
+            rows = self._vocabulary.target_rows(logits)
+            active = draw(active, rows, threads=self._threads, is_known=self._is_known)
             runs = [self._feed_back(guess) for guess in active]
-        return [
-            Draft.chain(guess.token_ids, self.name, guess.confidences) if guess.token_ids else Draft()
-            for guess in guesses
-        ]
+        return [guess.draft(self.name) for guess in guesses]
 
     def num_missed(self, sequence: Sequence) -> int:
         """Tokens of the text before the last one that are still to be read before a draft can start."""
@@ -156,7 +136,8 @@ class DraftModelDrafter:
         sampler = self._samplers[sequence.sequence_id]
         length = len(cache.text.token_ids)
         room = self._max_length - length + 1 if length > 0 else 0
-        guess = _Guess(sequence, cache, sampler, max(0, min(plan.window, room)), plan)
+        window = max(0, min(plan.window, room))
+        guess = _Guess(sequence=sequence, sampler=sampler, window=window, plan=plan, cache=cache)
         if guess.window > 0 and self._blocks.can_grow(cache.block_table, guess.num_slots):
             self._blocks.grow(cache.block_table, guess.num_slots)
         else:
@@ -182,25 +163,9 @@ class DraftModelDrafter:
                 ready.append(guess)
         return runs, ready
 
-    def _draw(self, guesses: list[_Guess], logits: Float32Array) -> list[_Guess]:
-        """Adds one token to each guess, from its row of `logits`, unless the target lacks it; returns the guesses that
-        go on."""
-        sampled = sample_rows(
-            logits,
-            list(range(len(guesses))),
-            [guess.sampler for guess in guesses],
-            [len(guess.sequence.token_ids) + len(guess.token_ids) for guess in guesses],
-            [guess.token_ids for guess in guesses],
-            num_logprobs=[0] * len(guesses),
-            threads=self._threads,
-        )
-        return [
-            guess
-            for guess, token_id, entry in zip(guesses, sampled.token_ids, sampled.logprobs, strict=True)
-            if token_id is not None
-            and self._vocabulary.draft_id(token_id) is not None
-            and guess.push(token_id, math.exp(entry.logprob) if entry else 1.0)
-        ]
+    def _is_known(self, token_id: int) -> bool:
+        """Whether the target has the token."""
+        return self._vocabulary.draft_id(token_id) is not None
 
     def _feed_back(self, guess: _Guess) -> TokenRun:
         """The run that gives the logits after the guess's last token."""
