@@ -55,7 +55,7 @@ void set_output(Decoder& decoder, uint32_t type_id, const Bytes& data, int64_t i
 
 LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions, const Ints& slots,
                   const Ints& sequence_indices, const IntTable& block_tables, const Ints& path_slots,
-                  const Ints& path_offsets, const Ints& logit_rows) {
+                  const Ints& path_offsets, const Ints& logit_rows, std::optional<int64_t> num_layers) {
   Decoder& decoder = nb::cast<Decoder&>(self);
   Batch batch;
   batch.token_ids = span_of(token_ids);
@@ -71,17 +71,17 @@ LogitRows forward(nb::handle self, const Ints& token_ids, const Ints& positions,
   const float* logits = nullptr;
   {
     const nb::gil_scoped_release release;
-    logits = decoder.forward(batch);
+    logits = decoder.forward(batch, num_layers.value_or(decoder.config().num_layers()));
   }
   const auto vocab_size = static_cast<size_t>(decoder.config().vocab_size);
   return LogitRows(const_cast<float*>(logits), {logit_rows.size(), vocab_size}, self);
 }
 
-void check_block(Decoder& decoder, int64_t block) {
+void check_block(const Decoder& decoder, int64_t block) {
   if (block < 0 || block >= decoder.kv().num_blocks()) throw std::out_of_range("no such block in the KV store");
 }
 
-void check_slot(Decoder& decoder, int64_t slot) {
+void check_slot(const Decoder& decoder, int64_t slot) {
   if (slot < 0 || slot >= decoder.kv().num_slots()) throw std::out_of_range("no such slot in the KV store");
 }
 
@@ -176,20 +176,22 @@ void bind_decoder(nb::module_& module) {
             decoder.set_embedding(static_cast<GgmlType>(type_id), data.data(), static_cast<int64_t>(data.size()));
           },
           nb::keep_alive<1, 3>())
-      .def("forward", &forward)
+      .def("forward", &forward, "token_ids"_a, "positions"_a, "slots"_a, "sequence_indices"_a, "block_tables"_a,
+           "path_slots"_a, "path_offsets"_a, "logit_rows"_a, "num_layers"_a = nb::none())
       .def_prop_ro("instruction_set", [](const Decoder& decoder) { return std::string(decoder.kernels().name); })
       .def_prop_ro("weight_bytes", &Decoder::weight_bytes)
-      .def_prop_ro("num_blocks", [](Decoder& decoder) { return decoder.kv().num_blocks(); })
-      .def_prop_ro("block_size_bytes", [](Decoder& decoder) { return decoder.kv().block_size_bytes(); })
-      .def("allocate_kv", [](Decoder& decoder, int64_t num_blocks) { decoder.kv().allocate(num_blocks); })
+      .def_prop_ro("num_resumed_rows", &Decoder::num_resumed_rows)
+      .def_prop_ro("num_blocks", [](const Decoder& decoder) { return decoder.kv().num_blocks(); })
+      .def_prop_ro("block_size_bytes", [](const Decoder& decoder) { return decoder.kv().block_size_bytes(); })
+      .def("allocate_kv", [](Decoder& decoder, int64_t num_blocks) { decoder.changed_kv().allocate(num_blocks); })
       .def("move_slot",
            [](Decoder& decoder, int64_t source, int64_t destination) {
              check_slot(decoder, source);
              check_slot(decoder, destination);
-             decoder.kv().move_slot(source, destination);
+             decoder.changed_kv().move_slot(source, destination);
            })
       .def("read_block",
-           [](Decoder& decoder, int64_t block) {
+           [](const Decoder& decoder, int64_t block) {
              check_block(decoder, block);
              return nb::bytes(reinterpret_cast<const char*>(decoder.kv().block(block)),
                               static_cast<size_t>(decoder.kv().block_size_bytes()));
@@ -199,7 +201,7 @@ void bind_decoder(nb::module_& module) {
         if (static_cast<int64_t>(data.size()) != decoder.kv().block_size_bytes()) {
           throw std::invalid_argument("a block has another size");
         }
-        std::memcpy(decoder.kv().block(block), data.data(), data.size());
+        std::memcpy(decoder.changed_kv().block(block), data.data(), data.size());
       });
 }
 

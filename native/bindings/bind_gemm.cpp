@@ -45,7 +45,7 @@ struct OwnedRows {
   AlignedBuffer planes[2];
   std::vector<float> scales;
   std::vector<ActivationSums> sums;
-  std::vector<uint8_t> has_high;
+  std::vector<uint8_t> flags;
   QuantizedRows rows;
 };
 
@@ -63,10 +63,10 @@ OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t 
   }
   owned.scales.resize(segments);
   owned.sums.resize(segments);
-  owned.has_high.resize(segments);
+  owned.flags.resize(segments);
   rows.scales = owned.scales.data();
   rows.sums = owned.sums.data();
-  rows.has_high = owned.has_high.data();
+  rows.flags = owned.flags.data();
   for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
     kernels.quantize_row(source + row * rows.inputs, row, rows);
   }
@@ -90,7 +90,7 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   if (weights.is_quantized()) {
     const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1), rounding);
     AlignedBuffer memory(static_cast<size_t>(gemm_scratch_bytes(rounded.rows.row_capacity)));
-    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, gemm_scratch(memory.as<void>()),
+    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, gemm_scratch(memory.as<void>(), rounded.rows.row_capacity),
                            out.data(), weights.outputs);
   } else {
     kernels.gemm_float(weights, rows.data(), num_rows, block_begin, block_end, out.data(), weights.outputs);
@@ -168,6 +168,7 @@ auto dequantize(uint32_t type_id, const Bytes& data, int64_t count) {
 void bind_gemm(nb::module_& module) {
   nb::enum_<ActivationRounding>(module, "ActivationRounding")
       .value("EIGHT_BITS", ActivationRounding::kEightBits)
+      .value("EIGHT_BITS_OF_NORMED", ActivationRounding::kEightBitsOfNormed)
       .value("FIFTEEN_BITS", ActivationRounding::kFifteenBits);
   nb::module_ kernels = module.def_submodule("kernels", "Single kernels, for tests and benchmarks.");
   nb::class_<PackedMatrix>(kernels, "PackedMatrix", "A weight matrix repacked for GEMM.")

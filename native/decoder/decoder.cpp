@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace paceline {
 namespace {
@@ -135,33 +136,39 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   work_.rounded_flags.reserve(segments);
 }
 
-QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs) {
+// Norms leave a few channels of large values, which carry much.
+ActivationRounding Decoder::normed_rounding() const {
+  const bool is_eight_bits = config_.activation_rounding == ActivationRounding::kEightBits;
+  return is_eight_bits ? ActivationRounding::kEightBitsOfNormed : config_.activation_rounding;
+}
+
+QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs, ActivationRounding rounding) {
   QuantizedRows rounded;
   rounded.inputs = inputs;
-  rounded.rounding = config_.activation_rounding;
+  rounded.rounding = rounding;
   rounded.row_capacity = activation_row_capacity(num_rows);
   for (int plane = 0; plane < 2; ++plane) rounded.planes[plane] = work_.rounded_planes[plane].as<int8_t>();
   rounded.scales = work_.rounded_scales.as<float>();
   rounded.sums = work_.rounded_sums.as<ActivationSums>();
-  rounded.has_high = work_.rounded_flags.as<uint8_t>();
+  rounded.flags = work_.rounded_flags.as<uint8_t>();
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
   });
   return rounded;
 }
 
-void Decoder::multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products) {
+void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products) {
   const bool has_quantized = std::any_of(products.begin(), products.end(),
                                          [](const Product& product) { return product.matrix->is_quantized(); });
   const int64_t inputs = products.begin()->matrix->inputs;
-  const QuantizedRows rounded = has_quantized ? round_rows(rows, num_rows, inputs) : QuantizedRows{};
+  const QuantizedRows rounded = has_quantized ? round_rows(rows, num_rows, inputs, rounding) : QuantizedRows{};
   int64_t num_blocks = 0;
   for (const Product& product : products) num_blocks += product.matrix->column_blocks;
   const int64_t grain = num_rows <= kFewRows ? kFewRowsGrain : kStripBlocks;
   pool_.parallel_for(num_blocks, grain, [&](int64_t begin, int64_t end) {
     thread_local AlignedBuffer memory;
     memory.reserve(gemm_scratch_bytes(rounded.row_capacity));
-    const GemmScratch scratch = gemm_scratch(memory.as<void>());
+    const GemmScratch scratch = gemm_scratch(memory.as<void>(), rounded.row_capacity);
     int64_t first = 0;  // index of the product's first block
     for (const Product& product : products) {
       const PackedMatrix& matrix = *product.matrix;
@@ -246,7 +253,7 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   const LayerWeights& weights = layers_[layer];
   const int64_t num_rows = batch.num_rows();
   norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kAttentionNorm], work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_rows,
+  multiply(work_.normed.as<float>(), num_rows, normed_rounding(),
            {{&weights[Matrix::kQuery], work_.query.as<float>()},
             {&weights[Matrix::kKey], work_.key.as<float>()},
             {&weights[Matrix::kValue], work_.value.as<float>()}});
@@ -257,7 +264,7 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   attention_plan_.run(batch, view, config_.layers[layer].sliding_window, work_.query.as<float>(),
                       work_.attention.as<float>(), kernels_, pool_);
   float* projected = work_.projected.as<float>();
-  multiply(work_.attention.as<float>(), num_rows, {{&weights[Matrix::kAttentionOutput], projected}});
+  multiply(work_.attention.as<float>(), num_rows, config_.activation_rounding, {{&weights[Matrix::kAttentionOutput], projected}});
   add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);
 }
 
@@ -267,12 +274,12 @@ void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
   float* gate = work_.gate.as<float>();
   float* up = work_.up.as<float>();
   norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kFfnNorm], work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_rows, {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
+  multiply(work_.normed.as<float>(), num_rows, normed_rounding(), {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
   const auto activate = config_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_multiply;
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) activate(gate + row * size, up + row * size, size);
   });
-  multiply(gate, num_rows, {{&weights[Matrix::kDown], work_.projected.as<float>()}});
+  multiply(gate, num_rows, config_.activation_rounding, {{&weights[Matrix::kDown], work_.projected.as<float>()}});
   add_residual(work_.projected.as<float>(), num_rows, weights[Vector::kPostFfnNorm]);
 }
 
@@ -287,7 +294,7 @@ void Decoder::project_logits(const Batch& batch) {
   norm_rows(gathered, num_logit_rows, output_norm_.data(), work_.normed.as<float>());
   const bool has_all_tokens = output_.has_all_tokens();
   float* logits = has_all_tokens ? work_.logits.as<float>() : work_.some_logits.as<float>();
-  multiply(work_.normed.as<float>(), num_logit_rows, {{&output_.matrix(), logits}});
+  multiply(work_.normed.as<float>(), num_logit_rows, normed_rounding(), {{&output_.matrix(), logits}});
   if (!has_all_tokens) spread_logits(num_logit_rows);
 }
 
@@ -334,15 +341,52 @@ void Decoder::check(const Batch& batch) const {
   }
 }
 
-const float* Decoder::forward(const Batch& batch) {
+void Decoder::run_layers(const Batch& batch, int64_t begin, int64_t end) {
+  for (int64_t layer = begin; layer < end; ++layer) {
+    attention_layer(batch, layer);
+    feed_forward_layer(batch.num_rows(), layer);
+  }
+}
+
+// Brings all rows to the layer where kept ones are, or to the first one where nothing was kept, and returns that layer.
+int64_t Decoder::resume(const Batch& batch, const KeptRows& kept) {
+  const std::vector<const float*> states = kept.find(batch);
+  int64_t num_others = std::count(states.begin(), states.end(), nullptr);
+  if (num_others == batch.num_rows()) {
+    embed(batch);
+    return 0;
+  }
+  num_resumed_rows_ += batch.num_rows() - num_others;
+  BatchPart part;
+  for (int64_t row = 0; row < batch.num_rows(); ++row) {
+    if (states[row] == nullptr) part.add(batch, row);
+  }
+  const Batch others = part.of(batch);
+  embed(others);
+  run_layers(others, 0, num_others > 0 ? kept.num_layers() : 0);
+  const size_t size = config_.hidden_size * sizeof(float);
+  for (int64_t row = batch.num_rows() - 1; row >= 0; --row) {
+    const float* others_end = work_.hidden.as<float>() + num_others * config_.hidden_size;
+    const float* state = states[row] != nullptr ? states[row] : others_end - config_.hidden_size;
+    std::memmove(work_.hidden.as<float>() + row * config_.hidden_size, state, size);
+    num_others -= states[row] == nullptr;
+  }
+  return kept.num_layers();
+}
+
+const float* Decoder::forward(const Batch& batch, int64_t num_layers) {
+  require(num_layers > 0 && num_layers <= config_.num_layers(), "a pass needs some of the model's layers");
   check(batch);
   const FloatingPointMode mode;
   admit_outputs(batch);
   reserve(batch.num_rows(), static_cast<int64_t>(batch.logit_rows.size()));
-  embed(batch);
-  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
-    attention_layer(batch, layer);
-    feed_forward_layer(batch.num_rows(), layer);
+  if (num_layers < config_.num_layers()) {
+    embed(batch);
+    run_layers(batch, 0, num_layers);
+    kept_.keep(batch, num_layers, work_.hidden.as<float>(), config_.hidden_size);
+  } else {
+    const KeptRows kept = std::exchange(kept_, {});
+    run_layers(batch, resume(batch, kept), num_layers);
   }
   project_logits(batch);
   return work_.logits.as<float>();

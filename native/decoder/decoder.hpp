@@ -10,6 +10,7 @@
 #include "decoder/attention_plan.hpp"
 #include "decoder/batch.hpp"
 #include "decoder/decoder_config.hpp"
+#include "decoder/kept_rows.hpp"
 #include "decoder/kv_store.hpp"
 #include "decoder/output_layer.hpp"
 #include "paceline/kernel_table.hpp"
@@ -33,14 +34,23 @@ class Decoder {
   void set_output_norm(const float* data, int64_t size);
   void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
 
-  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. Throws std::invalid_argument
-  // for a batch that points outside of vocabulary, positions, slots or block tables.
-  const float* forward(const Batch& batch);
+  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. With fewer layers than the
+  // model has, the output layer follows the first `num_layers`, and K and V of the others are left as they are; the next whole
+  // pass begins behind those layers for the rows that it shares with such passes since the last whole one. Throws
+  // std::invalid_argument for a batch that points outside of vocabulary, positions, slots or block tables.
+  const float* forward(const Batch& batch, int64_t num_layers);
 
   const DecoderConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
-  KvStore& kv() { return kv_; }
+  const KvStore& kv() const { return kv_; }
+  // For changes from outside.
+  KvStore& changed_kv() {
+    kept_ = {};
+    return kv_;
+  }
   int64_t weight_bytes() const;
+  // Rows of whole passes, since the decoder was made, that began behind the first layers.
+  int64_t num_resumed_rows() const { return num_resumed_rows_; }
 
  private:
   struct RopeTable {
@@ -56,6 +66,8 @@ class Decoder {
   void reserve(int64_t num_rows, int64_t num_logit_rows);
   void check(const Batch& batch) const;
   void embed(const Batch& batch);
+  void run_layers(const Batch& batch, int64_t begin, int64_t end);
+  int64_t resume(const Batch& batch, const KeptRows& kept);
   void attention_layer(const Batch& batch, int64_t layer);
   void feed_forward_layer(int64_t num_rows, int64_t layer);
   void finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view);
@@ -63,7 +75,8 @@ class Decoder {
   void project_logits(const Batch& batch);
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
-  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs);
+  ActivationRounding normed_rounding() const;
+  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs, ActivationRounding rounding);
   void pack(PackedMatrix& matrix, const WeightRows& rows);
   void admit_outputs(const Batch& batch);
   void spread_logits(int64_t num_logit_rows);
@@ -73,7 +86,7 @@ class Decoder {
     const PackedMatrix* matrix;
     float* out;
   };
-  void multiply(const float* rows, int64_t num_rows, std::initializer_list<Product> products);
+  void multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products);
 
   DecoderConfig config_;
   const KernelTable& kernels_;
@@ -88,6 +101,8 @@ class Decoder {
   std::vector<RopeTable> rope_tables_;
   Workspace work_;
   AttentionPlan attention_plan_;
+  KeptRows kept_;
+  int64_t num_resumed_rows_ = 0;
 };
 
 }  // namespace paceline

@@ -58,6 +58,7 @@ class KvStore {
   int64_t num_blocks() const { return num_blocks_; }
   int64_t num_slots() const { return num_blocks_ * kBlockSlots; }
   int64_t block_size_bytes() const { return layout_.block_stride; }
+  const uint8_t* block(int64_t index) const { return data_.as<uint8_t>() + index * block_size_bytes(); }
   uint8_t* block(int64_t index) { return data_.as<uint8_t>() + index * block_size_bytes(); }
   KvView layer(int64_t index);
 

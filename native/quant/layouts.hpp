@@ -23,8 +23,9 @@
 // weight 0.
 //
 // ACTIVATIONS are rounded to 15 bits, or to 8 with room for outliers, with one scale for 256 inputs (the last run may be
-// shorter). usual = largest = max |x|, limit = 16256 for 15 bits; limit = 127 for 8 bits and usual = min(largest, 12 * mean |x|),
-// where sixteen lanes add up every sixteenth |x| and then fold in halves. inverse = limit / usual; scale = usual / limit;
+// shorter). usual = largest = max |x|, limit = 16256 for 15 bits; limit = 127 for 8 bits and usual = min(largest, ratio * mean
+// |x|), where sixteen lanes add up every sixteenth |x| and then fold in halves; ratio is 12 for what comes from a norm (inputs of
+// QKV, gate and up, and the output layer) and 32 for the rest. inverse = limit / usual; scale = usual / limit;
 // integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0.
 // Byte multipliers take integers as two planes of int8, integer = 128 * high + low: low = integer, high = 0 where no integer
 // of the 256 is beyond 127; else low is in -64..63. A high plane that is all zero is not multiplied.

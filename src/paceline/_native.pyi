@@ -111,7 +111,8 @@ class KvCacheType(enum.Enum):
 
 class ActivationRounding(enum.Enum):
     EIGHT_BITS = 0
-    FIFTEEN_BITS = 1
+    EIGHT_BITS_OF_NORMED = 1
+    FIFTEEN_BITS = 2
 
 class DecoderConfig:
     hidden_size: int
@@ -138,6 +139,7 @@ class ThreadPool:
 class Decoder:
     instruction_set: str
     weight_bytes: int
+    num_resumed_rows: int
     num_blocks: int
     block_size_bytes: int
     def __init__(self, config: DecoderConfig, threads: ThreadPool, instruction_set: str | None = None) -> None: ...
@@ -172,6 +174,7 @@ class Decoder:
         path_slots: Int32Array,
         path_offsets: Int32Array,
         logit_rows: Int32Array,
+        num_layers: int | None = None,
     ) -> Float32Array: ...
     def allocate_kv(self, num_blocks: int) -> None: ...
     def move_slot(self, source: int, destination: int) -> None: ...

@@ -138,6 +138,11 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
     assert table.stdout.startswith(
         "| task | plain | suffix 3 | suffix 7 | draft-model 3 | draft-model 7 | auto | auto, w"
     )
+    own = paceline(
+        "bench", "tasks", tiny_pair.target, "--shared-layers", 1, "--drafters", "shared-layers", *arguments[-2:]
+    )
+    assert own.returncode == 0, own.stderr
+    assert own.stdout.startswith("| task | plain | shared-layers 3 | shared-layers 7 | auto |")
     more = ("--max-tokens", 4, "--pairs", 2, "--kinds", "a", "--temperature", 0.8)
     report = json.loads(paceline(*arguments, "--json", *more).stdout)
     assert [measurement["num_tokens"] for measurement in report["measurements"]] == [4] * 7

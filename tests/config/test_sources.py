@@ -38,7 +38,7 @@ def test_each_source_overrides_the_one_before(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("none", ()), ("ngram", ("ngram",)), ("suffix, draft-model", ("suffix", "draft-model"))],
+    [("none", ()), ("ngram", ("ngram",)), ("suffix, shared-layers", ("suffix", "shared-layers"))],
 )
 def test_drafters_are_names_joined_by_commas(text: str, expected: tuple[str, ...], monkeypatch) -> None:
     assert load_settings({"model": "tiny", "drafters": text}).engine.drafters == expected
@@ -52,6 +52,15 @@ def test_the_suffix_store_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PACELINE_SUFFIX_STORE_TOKENS", "-1")
     with pytest.raises(ConfigError, match="suffix_store_tokens cannot be '-1'"):
         load_settings({"model": "tiny"})
+
+
+def test_first_layers_draft_only_where_their_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings({"model": "tiny"}).engine.shared_layers == 0
+    assert load_settings({"model": "tiny", "shared_layers": 6}).engine.shared_layers == 6
+    monkeypatch.setenv("PACELINE_SHARED_LAYERS", "7")
+    assert load_settings({"model": "tiny"}).engine.shared_layers == 7
+    with pytest.raises(ConfigError, match="shared_layers cannot be -1"):
+        load_settings({"model": "tiny", "shared_layers": -1})
 
 
 @pytest.mark.parametrize("name", ["draft_vocab_size", "draft_weight_bits"])

@@ -8,7 +8,7 @@ from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
 from paceline.engine import Engine, EngineParts
-from paceline.models import Model, NativeModel, ThreadPool, read_model_config
+from paceline.models import FirstLayers, Model, NativeModel, ThreadPool, read_model_config
 from paceline.speculation import (
     AdaptiveController,
     Controller,
@@ -17,6 +17,7 @@ from paceline.speculation import (
     DraftModelDrafter,
     FixedController,
     Limits,
+    SharedLayersDrafter,
     StepCosts,
 )
 from paceline.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ CONTEXT_SIZE = 256
 NUM_BLOCKS = 96
 
 
-def load_model(gguf: GgufFile) -> Model:
+def load_model(gguf: GgufFile) -> NativeModel:
     """The model that all engine tests run on."""
     return NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2))
 
@@ -51,32 +52,35 @@ class EngineFactory:
         window: int = 7,
         num_blocks: int = NUM_BLOCKS,
         has_draft_model: bool = False,
+        shared_layers: int = 0,
         target: Model | None = None,
         costs: StepCosts | None = None,
         **settings: object,
     ) -> Engine:
-        """An engine with `drafters`, and with the draft model behind them where asked for; `target` replaces the tiny
-        one. With `costs` it plans by them."""
+        """An engine with `drafters`, and behind them the draft model and the target's first layers where asked for;
+        `target` replaces the tiny one. With `costs` it plans by them."""
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         if has_draft_model:
             drafters = (*drafters, DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks))
+        if shared_layers:
+            drafters = (*drafters, SharedLayersDrafter(FirstLayers(self.target, shared_layers), samplers))
         parts = EngineParts(
             model_name="tiny",
             target=target or self.target,
             tokenizer=self.tokenizer,
             num_blocks=num_blocks,
-            controller=make_controller(window, "draft-model" if has_draft_model else None, costs),
+            controller=make_controller(window, [drafter.name for drafter in drafters if not drafter.is_free], costs),
             drafters=tuple(drafters),
             samplers=samplers,
         )
         return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts)
 
 
-def make_controller(window: int, model_drafter: str | None, costs: StepCosts | None) -> Controller:
+def make_controller(window: int, model_drafters: Sequence[str], costs: StepCosts | None) -> Controller:
     """A fixed one without costs."""
     if costs is None:
-        return FixedController(window, model_drafter)
+        return FixedController(window, *model_drafters)
     return AdaptiveController(CostModel(costs), Limits(window))
 
 

@@ -14,7 +14,7 @@ from paceline.core.errors import (
     VocabularyMismatchError,
 )
 from paceline.engine import Engine
-from paceline.engine.loading import choose_drafters
+from paceline.engine.loading import choose_drafters, load_pair, measure_costs
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
 from tests.support.tiny_gguf import write_tiny_gguf
 
@@ -27,6 +27,10 @@ MIB = 1 << 20
         ({}, None, ("suffix",)),
         ({}, "small", ("suffix", "draft-model")),
         ({"draft_model": "mine"}, None, ("suffix", "draft-model")),
+        ({"shared_layers": 3}, None, ("suffix", "shared-layers")),
+        ({"shared_layers": 3}, "small", ("suffix", "shared-layers", "draft-model")),
+        ({"shared_layers": 3, "drafters": ("shared-layers",)}, "small", ("shared-layers",)),
+        ({"shared_layers": 3, "drafters": ("suffix",)}, None, ("suffix",)),
         ({"drafters": ("ngram",), "draft_model": "mine"}, "small", ("ngram",)),
         ({"drafters": ()}, "small", ()),
         ({"num_speculative_tokens": 0}, "small", ()),
@@ -39,6 +43,11 @@ def test_the_drafters_that_run(settings, default_draft, names):
 def test_a_draft_model_that_nobody_knows_is_an_error():
     with pytest.raises(ConfigError, match="no draft model is known for m"):
         choose_drafters(EngineConfig(model="m", drafters=("draft-model",)), None)
+
+
+def test_first_layers_without_their_number_are_an_error():
+    with pytest.raises(ConfigError, match="say so with --shared-layers"):
+        choose_drafters(EngineConfig(model="m", drafters=("shared-layers",)), None)
 
 
 def test_kv_memory_holds_a_full_batch_or_what_fits():
@@ -96,6 +105,35 @@ def test_an_engine_from_files_answers(tiny_pair):
     (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))
     assert len(completion.token_ids) == 20
     assert completion.speculation.num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("speculation", ["auto", "fixed"])
+def test_first_layers_draft_without_weights_or_kv_of_their_own(tiny_pair, speculation):
+    settings = {"draft_model": None, "speculation": speculation, "num_speculative_tokens": 4}
+    plain, drafted = (Engine(config_of(tiny_pair, **settings, shared_layers=number)) for number in (0, 2))
+    assert plain.drafter_names == ("suffix",)
+    assert drafted.drafter_names == ("suffix", "shared-layers")
+    assert drafted.draft_model_name is None
+    assert drafted.stats().num_blocks == plain.stats().num_blocks
+    sampling = SamplingParams(max_tokens=40, temperature=0.0)
+    answers = [engine.generate(["the riders"], sampling)[0] for engine in (plain, drafted)]
+    assert answers[0].token_ids == answers[1].token_ids
+    if speculation == "fixed":  # automatic mode drafts where it pays here
+        assert drafted.stats().by_drafter["shared-layers"].num_accepted_tokens > 0
+
+
+def test_the_profile_of_a_target_is_that_of_whole_passes(tiny_pair):
+    config = config_of(tiny_pair, shared_layers=2)
+    pair = load_pair(config)
+    costs = measure_costs(pair, config)
+    assert pair.target.model.num_resumed_rows == 0
+    assert set(costs.drafters) == {"shared-layers", "draft-model"}
+    assert costs.drafters["shared-layers"].missed_token_s == 0.0
+
+
+def test_as_many_first_layers_as_there_are_layers_are_refused(tiny_pair):
+    with pytest.raises(ConfigError, match="shared_layers is 3, but tiny qwen2 has 3 layers; choose 1 to 2"):
+        Engine(config_of(tiny_pair, shared_layers=3))
 
 
 def test_q8_holds_more_and_drafts_do_not_change_its_text(tiny_pair):

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from paceline.core import (
     Batch,
@@ -31,8 +32,9 @@ SAMPLINGS = {
 }
 
 
-def _draft_costs(depth_s: float) -> DrafterCosts:
-    return DrafterCosts(RowTable((1, 8), (depth_s, 2 * depth_s)), depth_s / 10)
+def _draft_costs(depth_s: float) -> dict[str, DrafterCosts]:
+    depth = RowTable((1, 8), (depth_s, 2 * depth_s))
+    return {"draft-model": DrafterCosts(depth, depth_s / 10), "shared-layers": DrafterCosts(depth, 0.0)}
 
 
 BROKEN_RUN = SamplingParams(temperature=0.8, seed=4, max_tokens=24, ignore_eos=True)
@@ -131,13 +133,51 @@ def test_real_drafters_change_nothing(engines, plain, make_drafter, window):
 
 
 COSTS = {
-    "cheap rows": StepCosts(RowTable((1, 64), (1.0, 1.1)), {"draft-model": _draft_costs(0.01)}),
+    "cheap rows": StepCosts(RowTable((1, 64), (1.0, 1.1)), _draft_costs(0.01)),
     "jumps": StepCosts(
         RowTable((1, 4, 5, 8, 9, 32), (1.0, 1.05, 1.4, 1.45, 2.0, 4.0), 1e-5, 1e-5),
-        {"draft-model": _draft_costs(0.1)},
+        _draft_costs(0.1),
     ),
-    "dear rows": StepCosts(RowTable((1, 2), (1.0, 1.6)), {"draft-model": _draft_costs(0.5)}),
+    "dear rows": StepCosts(RowTable((1, 2), (1.0, 1.6)), _draft_costs(0.5)),
 }
+
+
+@pytest.mark.parametrize("window", [1, 3, 7, 16])
+@pytest.mark.parametrize("shared_layers", [1, 2])
+def test_the_targets_first_layers_change_nothing(engines, plain, shared_layers, window):
+    engine = engines.make(shared_layers=shared_layers, window=window, max_batch_size=3)
+    num_resumed_before = engines.target.num_resumed_rows
+    assert answers_of(engine, plain.requests) == plain.answers
+    stats = engine.stats()
+    assert engines.target.num_resumed_rows - num_resumed_before == stats.num_draft_tokens
+    assert engine.drafter_names == ("shared-layers",)
+    assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
+
+
+@pytest.mark.parametrize("costs", [None, COSTS["cheap rows"]], ids=["fixed", "automatic"])
+def test_requests_choose_among_drafters_that_run_models(engines, plain, costs):
+    """Two of them draft in one step, each for its own requests."""
+    engine = engines.make(has_draft_model=True, shared_layers=2, window=5, max_batch_size=4, costs=costs)
+    names = {}
+    for index, item in enumerate(plain.requests):
+        names[item.request_id] = ["shared-layers", "draft-model"][index % 2]
+        engine.add(structs.replace(item, speculation=SpeculationParams(drafters=(names[item.request_id],))))
+    outputs = run(engine)
+    assert {name: answer(own) for name, own in outputs.items()} == plain.answers
+    drafted = {name: set(own[-1].speculation.by_drafter) for name, own in outputs.items()}
+    assert all(drafters <= {names[name]} for name, drafters in drafted.items())
+    assert set().union(*drafted.values()) == {"shared-layers", "draft-model"}
+
+
+def test_preemption_with_the_targets_first_layers_changes_nothing(engines, plain):
+    engine = engines.make(shared_layers=2, window=6, num_blocks=11, context_window_size=176, max_batch_size=4)
+    endless = {**plain.sampling, "max_tokens": 70, "ignore_eos": True}
+    answers = answers_of(engine, [request(str(i), prompt, **endless) for i, prompt in enumerate(plain.futures)])
+    assert [answers[str(i)][0] for i in range(len(answers))] == list(plain.futures.values())
+    stats = engine.stats()
+    assert stats.num_preemptions > 0
+    assert stats.num_accepted_tokens > 0
+    assert engine.drafter_names == ("shared-layers",)
 
 
 @pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS.keys())
@@ -145,16 +185,17 @@ COSTS = {
 def test_automatic_mode_changes_nothing(engines, plain, drafter_type, costs):
     drafter = drafter_type(plain.futures, engines.vocab_size, seed=4)
     drafters = [drafter, NgramDrafter(), make_suffix_trees()]
-    engine = engines.make(drafters, window=16, has_draft_model=True, max_batch_size=4, costs=costs)
+    engine = engines.make(drafters, window=16, has_draft_model=True, shared_layers=2, max_batch_size=4, costs=costs)
     assert answers_of(engine, plain.requests) == plain.answers
     assert drafter.lengths == {}
     if costs is COSTS["cheap rows"]:
         assert engine.stats().num_accepted_tokens > 0
 
 
+@pytest.mark.parametrize("drafter", [{"has_draft_model": True}, {"shared_layers": 2}], ids=["draft-model", "shared"])
 @pytest.mark.parametrize("max_batch_size", [1, 3])
-def test_automatic_mode_with_one_drafter_saves_steps(engines, plain, max_batch_size):
-    engine = engines.make(has_draft_model=True, window=16, max_batch_size=max_batch_size, costs=COSTS["cheap rows"])
+def test_automatic_mode_with_one_drafter_saves_steps(engines, plain, max_batch_size, drafter):
+    engine = engines.make(**drafter, window=16, max_batch_size=max_batch_size, costs=COSTS["cheap rows"])
     assert answers_of(engine, plain.requests) == plain.answers
     assert engine.stats().num_accepted_tokens > 20
 

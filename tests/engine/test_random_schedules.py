@@ -52,6 +52,7 @@ class Life:
             drafters,
             window=generator.choice([1, 3, 7, 16]),
             has_draft_model=generator.random() < 0.3,
+            shared_layers=generator.choice([0, 0, 1, 2]),
             num_blocks=generator.choice([7, 9, 14, 40]),
             context_window_size=CONTEXT_SIZE,
             prefill_chunk_size=generator.choice([3, 16, 100]),

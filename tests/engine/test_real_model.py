@@ -31,7 +31,8 @@ REPEATED_TEXTS = (
     "north south east west ",
     "0 1 1 0 1 0 0 1 ",
 )
-ALL_DRAFTERS = ("suffix", "ngram", "draft-model")
+SHARED_LAYERS = 26  # of 30
+ALL_DRAFTERS = ("suffix", "ngram", "shared-layers", "draft-model")
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +49,11 @@ def runner(twins: LoadedPair, smollm2_path: Path) -> Runner:
     """SmolLM2, and itself without one layer as its draft model."""
     pair = replace(twins, draft=load_without_layers(smollm2_path, {SKIPPED_LAYER}))
     config = EngineConfig(
-        model="smollm2", num_speculative_tokens=MAX_WINDOW, context_window_size=176, prefill_chunk_size=96
+        model="smollm2",
+        shared_layers=SHARED_LAYERS,
+        num_speculative_tokens=MAX_WINDOW,
+        context_window_size=176,
+        prefill_chunk_size=96,
     )
     return Runner(pair, config)
 

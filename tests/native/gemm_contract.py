@@ -76,6 +76,12 @@ def _mean_magnitude(part: Float32Array) -> Float32Array:
     return mean
 
 
+OUTLIER_RATIOS = {
+    _native.ActivationRounding.EIGHT_BITS: 32,
+    _native.ActivationRounding.EIGHT_BITS_OF_NORMED: 12,
+}
+
+
 def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) -> RoundedActivations:
     """The rounding rule: one scale for 256 inputs."""
     num_blocks = -(-rows.shape[1] // 256)
@@ -86,8 +92,8 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
         part = rows[:, 256 * block : 256 * (block + 1)]
         usual, limit = np.abs(part).max(axis=1), np.float32(16256)
         with np.errstate(divide="ignore", over="ignore"):
-            if rounding is _native.ActivationRounding.EIGHT_BITS:
-                bound, limit = np.float32(12) * _mean_magnitude(part), np.float32(127)
+            if rounding in OUTLIER_RATIOS:
+                bound, limit = np.float32(OUTLIER_RATIOS[rounding]) * _mean_magnitude(part), np.float32(127)
                 has_high[:, block] = bound < usual
                 usual = np.minimum(usual, bound)
             inverse = limit / usual

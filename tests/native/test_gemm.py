@@ -20,7 +20,8 @@ from tests.native.gguf_blocks import (
 
 kernels = _native.kernels
 Rounding = _native.ActivationRounding
-ROUNDINGS = (Rounding.EIGHT_BITS, Rounding.FIFTEEN_BITS)
+INTEGER_SCALE_TYPES = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+ROUNDINGS = (Rounding.EIGHT_BITS, Rounding.EIGHT_BITS_OF_NORMED, Rounding.FIFTEEN_BITS)
 INSTRUCTION_SETS = tuple(_native.instruction_sets())
 FAST_SET = INSTRUCTION_SETS[-1]
 Float32Array = npt.NDArray[np.float32]
@@ -81,6 +82,29 @@ def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int,
         assert (oracle[3] == 0).all()
         for instruction_set in INSTRUCTION_SETS:
             assert_same_bits(gemm(instruction_set, tensor, rows, rounding), oracle)
+
+
+@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@pytest.mark.parametrize("total", [1022, 1023, 1024, 1025])
+@pytest.mark.parametrize("weight_type", INTEGER_SCALE_TYPES)
+def test_sums_stay_exact_up_to_and_beyond_what_fits_16_bits(weight_type: str, total: int, byte: int) -> None:
+    """Kernels may take 16 bits for a run's sum where magnitudes of sixteen integers add up to at most 1023."""
+    sixteen = np.zeros(16, np.float32)
+    sixteen[:8] = 127
+    sixteen[8] = total - 8 * 127
+    rows = np.random.default_rng(total).integers(-30, 30, (40, 1024)).astype(np.float32)
+    rows[0] = rows[7] = np.tile(sixteen, 64)
+    rows[1] = rows[33] = -rows[0]
+    rows[2, :16] = sixteen
+    rows[:, ::256] = 127
+    tensor = filled_tensor(weight_type, 17, 1024, byte, 1.0)
+    oracle = gemm("scalar", tensor, rows)
+    expected = rows.astype(np.float64) @ tensor.dequantized().T.astype(np.float64)
+    magnitude = np.abs(rows).astype(np.float64) @ np.abs(tensor.dequantized()).T.astype(np.float64)
+    assert (np.abs(oracle - expected) <= 1e-6 * magnitude).all()
+    for instruction_set in INSTRUCTION_SETS:
+        for num_rows in (1, 3, 8, 12, 40):
+            assert_same_bits(gemm(instruction_set, tensor, rows[:num_rows]), oracle[:num_rows])
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)

@@ -26,8 +26,8 @@ class BatchDependentModel:
         self.threads = model.threads
         self.instruction_set = model.instruction_set
 
-    def forward(self, batch: Batch) -> Float32Array:
-        logits = self._model.forward(batch)
+    def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
+        logits = self._model.forward(batch, num_layers)
         if len(logits) > 1:
             value = logits[1, self._token_id]
             logits[1, self._token_id] = np.nextafter(value, np.inf) if self._rise is None else value + self._rise

@@ -113,6 +113,19 @@ def test_many_streams_share_a_step():
     assert auto.tokens_per_s > 1.5 * plain.tokens_per_s
 
 
+def test_a_drafter_whose_reading_costs_nothing_has_nothing_to_read():
+    """It drafts from the first step on, and is as fast as its depths; one that reads the prompt is slower by that."""
+    table = RowTable((1, 64), (0.006, 0.0065))
+    seconds = {}
+    for missed_token_s in (0.0, 0.001):
+        costs = StepCosts(RowTable((1, 64), (0.020, 0.022)), {"model": DrafterCosts(table, missed_token_s)})
+        whole = trace({"model": (1.0, 0.9)}, ["model"], 1)
+        replay = Simulation(whole, costs).replay(Setting("model 7", "model", 7), whole.prompts)
+        seconds[missed_token_s] = replay.seconds
+        assert replay.num_steps == -(-(NUM_TOKENS - 1) // 8)
+    assert seconds[0.0] < seconds[0.001] - 0.060
+
+
 def test_trees_are_walked_and_kept():
     tree = Draft((5, 6, 7), (None, None, 1), (0.5, 0.6, 0.7), "free")
     kept = msgspec.json.decode(msgspec.json.encode(Proposal.of(tree)), type=Proposal)

@@ -21,7 +21,7 @@ from paceline.operations.verify_plan import (
 )
 from tests.operations.faulty_model import make_faulty
 
-DRAFTERS = ("suffix", "draft-model", "ngram")
+DRAFTERS = ("suffix", "draft-model", "ngram", "shared-layers")
 
 
 def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) -> VerificationPlan:

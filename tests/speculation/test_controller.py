@@ -12,18 +12,18 @@ from paceline.speculation.tree import child_by_token, cut, depths
 TREE = Draft((5, 6, 7, 8), (None, 0, None, 1), (0.9, 0.8, 0.7, 0.6), "tree")
 
 
-def _sequence(*, max_tokens=None, num_output=0, mode=SpeculationMode.AUTO, max_window=None):
+def _sequence(*, max_tokens=None, num_output=0, mode=SpeculationMode.AUTO, max_window=None, drafters=None):
     request = Request(
         request_id="s",
         prompt_token_ids=[1, 2],
         sampling=SamplingParams(max_tokens=max_tokens),
-        speculation=SpeculationParams(mode=mode, max_window=max_window),
+        speculation=SpeculationParams(mode=mode, max_window=max_window, drafters=drafters),
     )
     return Sequence(request=request, seed=0, token_ids=[1, 2] + [3] * num_output)
 
 
-def _plan(sequence, free_draft=None, *, spare_rows=100, model_drafter="draft-model"):
-    controller = FixedController(7, model_drafter)
+def _plan(sequence, free_draft=None, *, spare_rows=100, model_drafters=("draft-model",)):
+    controller = FixedController(7, *model_drafters)
     offer = Offer(16, () if free_draft is None else (free_draft,))
     [plan] = controller.plan([sequence], [offer], StepRoom(1, 0, spare_rows))
     return plan
@@ -33,7 +33,20 @@ def test_a_free_draft_is_preferred_to_the_draft_model():
     assert _plan(_sequence(), Draft.chain([1, 2, 3], "ngram")) == Plan("ngram", 3)
     assert _plan(_sequence(), Draft.chain([1] * 12, "ngram")) == Plan("ngram", 7)
     assert _plan(_sequence()) == Plan("draft-model", 7)
-    assert _plan(_sequence(), model_drafter=None) == Plan("none", 0, reason="no drafter")
+    assert _plan(_sequence(), model_drafters=()) == Plan("none", 0, reason="no drafter")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "plan"),
+    [
+        (None, Plan("draft-model", 7)),
+        (("shared-layers", "draft-model"), Plan("draft-model", 7)),
+        (("shared-layers",), Plan("shared-layers", 7)),
+        (("ngram",), Plan("none", 0, reason="request")),
+    ],
+)
+def test_the_first_model_that_the_request_allows_drafts(allowed, plan):
+    assert _plan(_sequence(drafters=allowed), model_drafters=("draft-model", "shared-layers")) == plan
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ constexpr int64_t kActivationPlane = 256;  // values of a plane: one super-block
 constexpr int64_t kActivationTile = 32;    // kernels may read whole tiles of rows
 
 enum class ActivationRounding {
-  kEightBits,    // and up to 15 for outliers
+  kEightBits,          // and up to 15 for outliers
+  kEightBitsOfNormed,  // the same, for what comes from a norm: more values count as outliers
   kFifteenBits,
 };
 
@@ -18,7 +19,13 @@ struct ActivationSums {
   int16_t sixteens[2][16];  // [low, high] of 16 inputs each
   int16_t groups[2][8];     // [low, high] of 32 inputs each
   int32_t totals[8];        // of the integers, 32 inputs each
+  int32_t minus_32[16];     // low sums of 16 inputs times -32: where dot products with centred 6-bit weights begin
 };
+
+// Flags of a row's super-block.
+constexpr uint8_t kHasHigh = 1;  // without it the high plane is all zero, and need not be read
+constexpr uint8_t kIsHeavy = 2;  // without it magnitudes of 16 inputs of the low plane add up to at most kLightSum
+constexpr int kLightSum = 1023;  // times 32 it fits 16 bits
 
 // Rounded rows: x is about scale * integer, by the rule in native/quant/layouts.hpp. Everything is ordered by super-block
 // first, so that a pass over many rows reads one super-block's part of all of them at once.
@@ -30,7 +37,7 @@ struct QuantizedRows {
   int8_t* planes[2] = {};
   float* scales = nullptr;         // [super-blocks][row_capacity]
   ActivationSums* sums = nullptr;  // [super-blocks][row_capacity]
-  uint8_t* has_high = nullptr;     // [super-blocks][row_capacity]: 0 where the high plane is all zero, and need not be read
+  uint8_t* flags = nullptr;        // [super-blocks][row_capacity]: kHasHigh, kIsHeavy
 
   int64_t num_super_blocks() const { return (inputs + kActivationPlane - 1) / kActivationPlane; }
 };
@@ -46,17 +53,27 @@ inline int64_t activation_row_capacity(int64_t num_rows) {
 constexpr int64_t kStripBlocks = 8;              // column blocks that are worked on together for many rows
 constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of two super-blocks, 2 bytes each at most
 
+// All aligned to 64 bytes.
 struct GemmScratch {
-  uint8_t* weights = nullptr;  // kGemmWeightBytes, aligned to 64 bytes
-  float* totals = nullptr;     // [kStripBlocks][row_capacity][16], aligned to 64 bytes
+  uint8_t* weights = nullptr;      // kGemmWeightBytes
+  float* totals = nullptr;         // [kStripBlocks][row_capacity][16]
+  int8_t* high_values = nullptr;   // [row_capacity][256]: the high planes that are not zero, one after the other
+  int32_t* high_sums = nullptr;    // [2][row_capacity][16]
+  int32_t* high_rows = nullptr;    // [2][row_capacity]: whose they are
 };
 
 inline int64_t gemm_scratch_bytes(int64_t row_capacity) {
-  return kGemmWeightBytes + kStripBlocks * row_capacity * 16 * static_cast<int64_t>(sizeof(float));
+  return kGemmWeightBytes + row_capacity * (kStripBlocks * 64 + kActivationPlane + 2 * (64 + 4));
 }
-inline GemmScratch gemm_scratch(void* memory) {
+inline GemmScratch gemm_scratch(void* memory, int64_t row_capacity) {
   auto* bytes = static_cast<uint8_t*>(memory);
-  return {bytes, reinterpret_cast<float*>(bytes + kGemmWeightBytes)};
+  GemmScratch scratch;
+  scratch.weights = bytes;
+  scratch.totals = reinterpret_cast<float*>(bytes + kGemmWeightBytes);
+  scratch.high_values = reinterpret_cast<int8_t*>(scratch.totals + kStripBlocks * row_capacity * 16);
+  scratch.high_sums = reinterpret_cast<int32_t*>(scratch.high_values + row_capacity * kActivationPlane);
+  scratch.high_rows = scratch.high_sums + 2 * row_capacity * 16;
+  return scratch;
 }
 
 }  // namespace paceline

@@ -11,7 +11,7 @@
 namespace paceline::amx {
 namespace {
 
-constexpr int64_t kFirstTileRows = 8;  // from here on tiles are faster
+constexpr int64_t kFirstTileRows = 9;  // from here on tiles are faster
 constexpr int kHalfRows = 16;
 constexpr int kTileRows = 2 * kHalfRows;
 constexpr int kTileInputs = 64;
@@ -99,7 +99,9 @@ inline __attribute__((always_inline)) void multiply_tile(const int8_t* activatio
 }
 
 // Adds up a strip of column blocks: a walk over items, each a super-block of one of them. While one tile of rows is multiplied,
-// the sums of the tile before become totals and the next item's weights are split.
+// the sums of the tile before become totals and the next item's weights are split. Few rows have a high plane that is not zero:
+// of one half-full tile of rows all high planes are multiplied if there is any, of more those that are not zero are gathered and
+// multiplied first.
 template <GgmlType type, int kHalves>
 class TileStrip {
  public:
@@ -117,13 +119,23 @@ class TileStrip {
     for (int64_t i = 0; i < count; ++i) {
       const Item next = item_at(i + 1 < count ? i + 1 : i);
       const bool has_next = i + 1 < count;
-      for (int64_t row = 0; row < num_rows_; row += kTileRows) add_tile(item, row, next, has_next && row == 0);
+      if constexpr (kGathersHigh) {
+        if (i == 0 || item.super_block != gathered_) gather_high(item.super_block);
+        add_high(item);
+      }
+      int first_high = 0;
+      for (int64_t row = 0; row < num_rows_; row += kTileRows) {
+        first_high = add_tile(item, row, first_high, next, has_next && row == 0);
+      }
       item = next;
     }
-    finish(pending_[1 - turn_], sums_[1 - turn_]);
+    add_sums(pending_[1 - turn_], sums_[1 - turn_]);
   }
 
  private:
+  static constexpr bool kGathersHigh = kHalves == 2;
+  static constexpr bool kIsSigned = ScaledPlanes<type>::kIsSigned;
+
   struct Item {
     SuperBlock<type> block;
     int64_t super_block;
@@ -137,7 +149,11 @@ class TileStrip {
     const float* row_scales = nullptr;
     float* totals = nullptr;
     int count = 0;
-    bool has_high = false;
+    bool has_high = false;               // its high planes were multiplied with it; else the gathered ones are here:
+    const int32_t* high_rows = nullptr;  // those of the tile, counted from the first row of all
+    const int32_t* high_sums = nullptr;  // [num_high][16]
+    int num_high = 0;
+    int first_row = 0;
   };
 
   // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
@@ -149,7 +165,43 @@ class TileStrip {
             scratch_.totals + block * rows_.row_capacity * kColumnBlock, scratch_.weights + i % 2 * 2 * kPlaneBytes};
   }
 
-  inline __attribute__((always_inline)) void add_tile(const Item& item, int64_t row, const Item& next, bool splits_next) {
+  // Puts a super-block's high planes side by side.
+  void gather_high(int64_t super_block) {
+    const TileRows rows(rows_, super_block, 0);
+    num_high_ = 0;
+    rows_turn_ = 1 - rows_turn_;
+    for (int row = 0; row < num_rows_; ++row) {
+      if ((rows.flags[row] & kHasHigh) == 0) continue;
+      const int8_t* source = rows.planes[1] + row * kActivationPlane;
+      std::memcpy(scratch_.high_values + num_high_ * kActivationPlane, source, kActivationPlane);
+      high_rows()[num_high_++] = row;
+    }
+    gathered_ = super_block;
+  }
+
+  // Multiplies gathered planes by an item's weights, into the part of high_sums that no pending tile reads.
+  void add_high(const Item& item) {
+    high_turn_ = 1 - high_turn_;
+    int32_t* target = high_sums();
+    const auto nothing = [](auto...) {};
+    for (int row = 0; row < num_high_; row += kTileRows) {
+      const int8_t* values = scratch_.high_values + row * kActivationPlane;
+      if (num_high_ - row > kHalfRows) {
+        multiply_tile<kIsSigned, kHalves>(values, item.planes, gathered_sums_, nothing, nothing);
+      } else {
+        multiply_tile<kIsSigned, 1>(values, item.planes, gathered_sums_, nothing, nothing);
+      }
+      const int count = num_high_ - row < kTileRows ? num_high_ - row : kTileRows;
+      for (int i = 0; i < count; ++i, target += kColumnBlock) _mm512_store_si512(target, join(gathered_sums_, i).value);
+    }
+  }
+
+  int32_t* high_sums() const { return scratch_.high_sums + high_turn_ * rows_.row_capacity * kColumnBlock; }
+  int32_t* high_rows() const { return scratch_.high_rows + rows_turn_ * rows_.row_capacity; }
+
+  // `first_high`: the first of the gathered rows that is not before the tile; returns the first beyond it.
+  inline __attribute__((always_inline)) int add_tile(const Item& item, int64_t row, int first_high, const Item& next,
+                                                     bool splits_next) {
     const TileRows rows(rows_, item.super_block, row);
     const Pending done = pending_[1 - turn_];
     const TileSums (&done_sums)[2] = sums_[1 - turn_];
@@ -157,9 +209,12 @@ class TileStrip {
     // The tile after this one; the last one asks for its own rows again.
     const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes[0] + kTileRows * kActivationPlane
                                                           : TileRows(rows_, next.super_block, 0).planes[0];
-    const bool has_high = rows.have_high(count);
-    pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count, has_high};
-    constexpr bool kIsSigned = ScaledPlanes<type>::kIsSigned;
+    const bool has_high = !kGathersHigh && (rows.all_flags(count) & kHasHigh) != 0;
+    int last_high = first_high;
+    while (last_high < num_high_ && high_rows()[last_high] < row + count) ++last_high;
+    pending_[turn_] = {item.block.scales, rows.sums, rows.scales, item.totals + row * kColumnBlock, count, has_high,
+                       high_rows() + first_high, high_sums() + first_high * kColumnBlock, last_high - first_high,
+                       static_cast<int>(row)};
     const auto prepare_next = [&](int step) {
       if (splits_next) {
         split_groups<type>(next.block.integers, next.block.scales, 2 * step, 2 * step + 2, next.planes);
@@ -167,11 +222,12 @@ class TileStrip {
       if (num_rows_ > kTileRows) prefetch_step(next_rows + step * kTileInputs);
     };
     multiply_tile<kIsSigned, kHalves>(rows.planes[0], item.planes, sums_[turn_][0], prepare_next,
-                                      [&] { finish(done, done_sums); });
+                                      [&] { add_sums(done, done_sums); });
     if (has_high) {
       multiply_tile<kIsSigned, kHalves>(rows.planes[1], item.planes, sums_[turn_][1], [](int) {}, [] {});
     }
     turn_ = 1 - turn_;
+    return last_high;
   }
 
   // Asks for what a step of a tile will read. (Few rows are in the first-level cache anyway.)
@@ -180,27 +236,36 @@ class TileStrip {
     for (int row = 0; row < kTileRows; ++row) __builtin_prefetch(rows + row * kActivationPlane);
   }
 
-  // Adds a tile's sums to its totals.
-  static inline __attribute__((always_inline)) void finish(const Pending& done, const TileSums (&sums)[2]) {
-    if (done.has_high) {
-      finish_planes<2>(done, sums);
-    } else {
-      finish_planes<1>(done, sums);
-    }
+  // A row's sum of both planes of weights.
+  static inline __attribute__((always_inline)) I32x16 join(const TileSums& sums, int row) {
+    return add_int(shift_left<ScaledPlanes<type>::kShift>(sums.load(0, row)), sums.load(1, row));
   }
 
-  template <int kPlanes>
-  static inline __attribute__((always_inline)) void finish_planes(const Pending& done, const TileSums (&sums)[2]) {
-    constexpr int kShift = ScaledPlanes<type>::kShift;
+  // Adds a tile's sums to its totals.
+  static inline __attribute__((always_inline)) void add_sums(const Pending& done, const TileSums (&sums)[2]) {
     const BlockFinish<type, true> finish{ScaleReader<Layout<type>::kScales>(done.scales, 8)};
-    for (int row = 0; row < done.count; ++row) {
-      I32x16 of_planes[kPlanes];
-      PACELINE_UNROLL
-      for (int plane = 0; plane < kPlanes; ++plane) {
-        of_planes[plane] = add_int(shift_left<kShift>(sums[plane].load(0, row)), sums[plane].load(1, row));
+    const auto total_of = [&](int row) { return done.totals + row * kColumnBlock; };
+    const auto add_row = [&](int row, F32x16 total, const auto& of_planes) __attribute__((always_inline)) {
+      store(total_of(row), finish.add(total, of_planes, done.row_sums[row], done.row_scales[row]));
+    };
+    if (done.has_high) {
+      for (int row = 0; row < done.count; ++row) {
+        const I32x16 both[2] = {join(sums[0], row), join(sums[1], row)};
+        add_row(row, load(total_of(row)), both);
       }
-      float* total = done.totals + row * kColumnBlock;
-      store(total, finish.add(load(total), of_planes, done.row_sums[row], done.row_scales[row]));
+      return;
+    }
+    // Rows with gathered planes go through the loop with the others; then they are done again, from where they were.
+    F32x16 before[kTileRows];
+    for (int i = 0; i < done.num_high; ++i) before[i] = load(total_of(done.high_rows[i] - done.first_row));
+    for (int row = 0; row < done.count; ++row) {
+      const I32x16 low[1] = {join(sums[0], row)};
+      add_row(row, load(total_of(row)), low);
+    }
+    for (int i = 0; i < done.num_high; ++i) {
+      const int row = done.high_rows[i] - done.first_row;
+      const I32x16 both[2] = {join(sums[0], row), {_mm512_load_si512(done.high_sums + i * kColumnBlock)}};
+      add_row(row, before[i], both);
     }
   }
 
@@ -213,6 +278,12 @@ class TileStrip {
   int turn_ = 0;  // which of the two sums is written next
   TileSums sums_[2][2];  // [turn][low, high activations]
   Pending pending_[2];
+  // Of high planes: how many, of which super-block, and which parts of the scratch memory they are in.
+  int num_high_ = 0;
+  int64_t gathered_ = -1;
+  int high_turn_ = 0;
+  int rows_turn_ = 0;
+  TileSums gathered_sums_;
 };
 
 template <GgmlType type, int kHalves>

@@ -36,6 +36,7 @@ inline void round_segment(const float* source, int64_t count, float factor, int8
       sums.totals[i / 32] += store_plane(rounded, i, 0, planes[0], sums);
     }
   }
+  for (int i = 0; i < 16; ++i) sums.minus_32[i] = -32 * sums.sixteens[0][i];
   const int64_t num_high = has_high ? count : 0;
   std::memset(planes[0] + count, 0, static_cast<size_t>(kActivationPlane - count));
   std::memset(planes[1] + num_high, 0, static_cast<size_t>(kActivationPlane - num_high));
@@ -54,13 +55,13 @@ struct RoundingRange {
   bool has_high;
 
   RoundingRange(const float* source, int64_t count, ActivationRounding rounding) {
-    constexpr float kOutlierRatio = 12.0F;
+    const float outlier_ratio = rounding == ActivationRounding::kEightBitsOfNormed ? 12.0F : 32.0F;
     const float largest = reduce_maximum(largest_magnitude(source, count));
     has_high = rounding == ActivationRounding::kFifteenBits;
     limit = has_high ? 16256.0F : 127.0F;
     usual = largest;
     if (!has_high) {
-      const float bound = kOutlierRatio * mean_magnitude(source, count);
+      const float bound = outlier_ratio * mean_magnitude(source, count);
       has_high = bound < largest;
       if (has_high) usual = bound;
     }
@@ -76,10 +77,11 @@ inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) 
     const float inverse = range.limit / range.usual;
     const bool is_zero = inverse > std::numeric_limits<float>::max();  // of the division by zero, or nearly zero
     rows.scales[index] = is_zero ? 0.0F : range.usual / range.limit;
-    rows.has_high[index] = range.has_high ? 1 : 0;
     int8_t* planes[2] = {rows.planes[0] + index * kActivationPlane, rows.planes[1] + index * kActivationPlane};
     const auto round = range.has_high ? round_segment<true> : round_segment<false>;
     round(source + first, count, is_zero ? 0.0F : inverse, planes, rows.sums[index]);
+    const bool is_heavy = largest_sixteen(planes[0]) > kLightSum;
+    rows.flags[index] = static_cast<uint8_t>((range.has_high ? kHasHigh : 0) | (is_heavy ? kIsHeavy : 0));
   }
 }
 

@@ -23,7 +23,7 @@ struct TileRows {
   const int8_t* planes[2];  // [low, high], each [rows][256]
   const float* scales;
   const ActivationSums* sums;
-  const uint8_t* high_flags;
+  const uint8_t* flags;
 
   TileRows(const QuantizedRows& rows, int64_t super_block, int64_t first_row) {
     const int64_t index = super_block * rows.row_capacity + first_row;
@@ -31,14 +31,14 @@ struct TileRows {
     planes[1] = rows.planes[1] + index * kActivationPlane;
     scales = rows.scales + index;
     sums = rows.sums + index;
-    high_flags = rows.has_high + index;
+    flags = rows.flags + index;
   }
 
-  // Whether any of the first `count` rows has a high plane that is not zero.
-  inline bool have_high(int count) const {
-    int any = 0;
-    for (int row = 0; row < count; ++row) any |= high_flags[row];
-    return any != 0;
+  // All flags of the first `count` rows.
+  inline int all_flags(int count) const {
+    int all = 0;
+    for (int row = 0; row < count; ++row) all |= flags[row];
+    return all;
   }
 };
 
@@ -77,28 +77,27 @@ inline void unpack_super_block(const uint8_t* block, int groups, uint8_t* regist
   }
 }
 
-// Dot products of kRegisters registers of weights with all planes of kCount rows, interleaved because one chain of them is
-// bound by the instruction's latency; calls finish(row, plane, dots) once or more for each, as often as Dots run full. The
-// first value is at `offset` of each plane.
-template <int kBits, int kPlanes, int kRegisters, int kCount, class Finish>
-inline __attribute__((always_inline)) void multiply_registers(const int8_t* const (&planes)[2], int64_t offset,
-                                                              const U8x64* weights, Finish finish) {
+// Dot products of kRegisters registers of weights with kChains runs of activations, values(chain), interleaved because one
+// chain of them is bound by the instruction's latency. They begin with begin(chain); finish(chain, dots) is called once or
+// more for each, as often as Dots run full.
+template <int kBits, int kRegisters, int kChains, class Values, class Begin, class Finish>
+inline __attribute__((always_inline)) void multiply_registers(const U8x64* weights, Values values, Begin begin,
+                                                              Finish finish) {
   constexpr int kPiece = kDotRegisters<kBits> < kRegisters ? kDotRegisters<kBits> : kRegisters;
   PACELINE_UNROLL
   for (int piece = 0; piece < kRegisters; piece += kPiece) {
-    Dots dots[kCount * kPlanes];
+    Dots dots[kChains];
     PACELINE_UNROLL
-    for (Dots& chain : dots) chain = begin_dots();
+    for (int chain = 0; chain < kChains; ++chain) dots[chain] = begin(chain);
     PACELINE_UNROLL
     for (int i = piece; i < piece + kPiece; ++i) {
       PACELINE_UNROLL
-      for (int j = 0; j < kCount * kPlanes; ++j) {
-        const int8_t* values = planes[j % kPlanes] + offset + j / kPlanes * kActivationPlane + 4 * i;
-        dots[j] = add_dots<kBits>(dots[j], weights[i], values);
+      for (int chain = 0; chain < kChains; ++chain) {
+        dots[chain] = add_dots<kBits>(dots[chain], weights[i], values(chain) + 4 * i);
       }
     }
     PACELINE_UNROLL
-    for (int j = 0; j < kCount * kPlanes; ++j) finish(j / kPlanes, j % kPlanes, dots[j]);
+    for (int chain = 0; chain < kChains; ++chain) finish(chain, dots[chain]);
   }
 }
 
@@ -175,46 +174,129 @@ struct BlockFinish {
   }
 };
 
-// Adds one run of all planes to `sums`.
-template <GgmlType type, int kChains, int kRows, int kPlanes, int kFirst = 0>
-inline __attribute__((always_inline)) void add_run(const TileRows& rows, int64_t offset, const U8x64* weights,
-                                                   Factors factors, I32x16 (&sums)[kRows][kPlanes]) {
-  constexpr int kRegisters = kGroupRegisters / LayoutTraits<type>::kRunsPerGroup;
-  constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
-  multiply_registers<Layout<type>::kWeightBits, kPlanes, kRegisters, kCount>(
-      rows.planes, offset + kFirst * kActivationPlane, weights, [&](int row, int plane, Dots dots) {
-        I32x16& sum = sums[kFirst + row][plane];
-        sum = finish_dots(sum, dots, factors);
-      });
-  if constexpr (kFirst + kChains < kRows) {
-    add_run<type, kChains, kRows, kPlanes, kFirst + kChains>(rows, offset, weights, factors, sums);
+// Dot products of a run that fit 16 bits while activations are light (kLightSum).
+template <GgmlType type>
+struct WordDots {
+  using Numbers = Layout<type>;
+  static constexpr bool kNeedCentre = Numbers::kZeroPoint == 32;
+  static constexpr int kLargestWeight = kNeedCentre ? Numbers::kZeroPoint : (1 << Numbers::kWeightBits) - 1;
+  static constexpr bool kFit = kLargestWeight * kLightSum * (Numbers::kScaleInputs / 16) <= INT16_MAX;
+  static constexpr bool kAreUsed = kHasWordDots && kFit;
+  // Whether sums have the zero point taken off from the beginning.
+  static constexpr bool kAreCentred = kAreUsed && kNeedCentre;
+};
+
+// Integer sums of rows over a super-block, one plane: sum over runs of scale * (sum of weight integer * activation), for
+// Rows with values(row), a row's plane, and start(row, run), where the run's dot products begin if they are centred.
+template <GgmlType type, bool kIsWord>
+struct RunSums {
+  static constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
+  static constexpr int kRegisters = kGroupRegisters / kRuns;
+
+  // Adds one run, kChains rows at a time, to `totals`.
+  template <int kChains, int kRows, int kFirst = 0, class Rows>
+  static inline __attribute__((always_inline)) void add_run(const Rows& rows, int run, const U8x64* weights, Factors factors,
+                                                            I32x16 (&totals)[kRows]) {
+    constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
+    const int offset = run * Layout<type>::kScaleInputs;
+    const auto values = [&](int chain) { return rows.values(kFirst + chain) + offset; };
+    const auto begin = [&](int chain) {
+      if constexpr (WordDots<type>::kAreCentred) return begin_dots(rows.start(kFirst + chain, run));
+      if constexpr (!WordDots<type>::kAreCentred) return begin_dots();
+    };
+    const auto finish = [&](int chain, Dots dots) {
+      I32x16& total = totals[kFirst + chain];
+      if constexpr (kIsWord) total = finish_word_dots(total, dots, factors);
+      if constexpr (!kIsWord) total = finish_dots(total, dots, factors);
+    };
+    multiply_registers<Layout<type>::kWeightBits, kRegisters, kCount>(weights, values, begin, finish);
+    if constexpr (kFirst + kChains < kRows) add_run<kChains, kRows, kFirst + kChains>(rows, run, weights, factors, totals);
+  }
+
+  template <int kChains, int kRows, class Source, class Rows>
+  static inline __attribute__((always_inline)) void add_up(const Source& source,
+                                                           const ScaleReader<Layout<type>::kScales>& reader,
+                                                           const Rows& rows, I32x16 (&totals)[kRows]) {
+    PACELINE_UNROLL
+    for (I32x16& total : totals) total = zero_int();
+    for (int group = 0; group < 8; ++group) {
+      const GroupWeights weights = source(group);
+      PACELINE_UNROLL
+      for (int i = 0; i < kRuns; ++i) {
+        const int run = kRuns * group + i;
+        Factors factors;
+        if constexpr (kIsWord) factors = make_word_factors(reader.integer_scale(run));
+        if constexpr (!kIsWord) factors = make_factors(reader.integer_scale(run));
+        add_run<kChains>(rows, run, weights.registers + i * kRegisters, factors, totals);
+      }
+    }
+  }
+};
+
+// The low planes of consecutive rows.
+struct LowRows {
+  const int8_t* first;
+  const ActivationSums* sums;
+  inline const int8_t* values(int row) const { return first + row * kActivationPlane; }
+  inline int32_t start(int row, int run) const { return sums[row].minus_32[run]; }
+};
+
+// One plane of any rows.
+template <int kRows>
+struct ChosenRows {
+  const TileRows& tile;
+  int plane;
+  int rows[kRows];
+  inline const int8_t* values(int i) const { return tile.planes[plane] + rows[i] * kActivationPlane; }
+  inline int32_t start(int i, int run) const { return -32 * tile.sums[rows[i]].sixteens[plane][run]; }
+};
+
+// The sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
+template <GgmlType type, int kChains, class Source>
+[[gnu::noinline]] void sum_flagged_rows(const TileRows& rows, int num_rows, int flag, int plane, const Source& source,
+                                        const uint8_t* scales, I32x16* totals) {
+  const ScaleReader<Layout<type>::kScales> reader(scales, 8);
+  ChosenRows<kChains> chosen{rows, plane, {}};
+  int count = 0;
+  for (int row = 0; row < num_rows; ++row) {
+    if ((rows.flags[row] & flag) != 0) chosen.rows[count++] = row;
+    if (count == kChains || (count > 0 && row + 1 == num_rows)) {
+      for (int i = count; i < kChains; ++i) chosen.rows[i] = chosen.rows[0];
+      I32x16 sums[kChains];
+      RunSums<type, false>::template add_up<kChains>(source, reader, chosen, sums);
+      for (int i = 0; i < count; ++i) totals[chosen.rows[i]] = sums[i];
+      count = 0;
+    }
   }
 }
 
-// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's.
-template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
+// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's. High planes, which few rows have,
+// are multiplied for those rows alone.
+template <GgmlType type, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const Source& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
-  constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
+  constexpr bool kIsWord = WordDots<type>::kAreUsed;
+  constexpr int kFewChains = kChains < 2 ? kChains : 2;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
-  I32x16 sums[kRows][kPlanes];
-  PACELINE_UNROLL
-  for (auto& of_row : sums) {
-    for (I32x16& sum : of_row) sum = zero_int();
+  const int flags = rows.all_flags(kRows);
+  I32x16 low[kRows];
+  RunSums<type, kIsWord>::template add_up<kChains>(source, reader, LowRows{rows.planes[0], rows.sums}, low);
+  if (kIsWord && (flags & kIsHeavy) != 0) {
+    sum_flagged_rows<type, kFewChains>(rows, kRows, kIsHeavy, 0, source, scales, low);
   }
-  for (int group = 0; group < 8; ++group) {
-    const GroupWeights weights = source(group);
+  const BlockFinish<type, WordDots<type>::kAreCentred> finish(reader);
+  if ((flags & kHasHigh) != 0) {
+    I32x16 high[kRows];
     PACELINE_UNROLL
-    for (int run = 0; run < kRuns; ++run) {
-      const int64_t offset = group * kGroup + run * (kGroup / kRuns);
-      const Factors factors = make_factors(reader.integer_scale(kRuns * group + run));
-      add_run<type, kChains>(rows, offset, weights.registers + run * (kGroupRegisters / kRuns), factors, sums);
+    for (I32x16& sum : high) sum = zero_int();
+    sum_flagged_rows<type, kFewChains>(rows, kRows, kHasHigh, 1, source, scales, high);
+    PACELINE_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      total[row] = finish.add(total[row], {low[row], high[row]}, rows.sums[row], rows.scales[row]);
     }
-  }
-  const BlockFinish<type, false> finish(reader);
-  PACELINE_UNROLL
-  for (int row = 0; row < kRows; ++row) {
-    total[row] = finish.add(total[row], sums[row], rows.sums[row], rows.scales[row]);
+  } else {
+    PACELINE_UNROLL
+    for (int row = 0; row < kRows; ++row) total[row] = finish.add(total[row], {low[row]}, rows.sums[row], rows.scales[row]);
   }
 }
 
@@ -234,8 +316,14 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
   for (auto& of_row : sums) {
     for (I32x16& sum : of_row) sum = zero_int();
   }
-  const auto add_to_sums = [&](int row, int plane, Dots dots) { sums[row][plane] = finish_dots(sums[row][plane], dots); };
-  multiply_registers<kBits, kPlanes, kGroupRegisters, kCount>(rows.planes, offset, weights.registers, add_to_sums);
+  multiply_registers<kBits, kGroupRegisters, kCount * kPlanes>(
+      weights.registers,
+      [&](int chain) { return rows.planes[chain % kPlanes] + offset + chain / kPlanes * kActivationPlane; },
+      [](int) { return begin_dots(); },
+      [&](int chain, Dots dots) {
+        I32x16& sum = sums[chain / kPlanes][chain % kPlanes];
+        sum = finish_dots(sum, dots);
+      });
   const F32x16 scale = reader.scale(group);
   PACELINE_UNROLL
   for (int j = 0; j < kCount; ++j) {
@@ -272,26 +360,17 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
 
 // Both ---------------------------------------------------------------------------------------------------------------------
 
-template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
-inline __attribute__((always_inline)) void add_planes(const TileRows& rows, const Source& source,
-                                                           const uint8_t* scales, int groups,
-                                                           F32x16 (&total)[kRows]) {
-  if constexpr (LayoutTraits<type>::kHasIntegerScales) {
-    add_whole_block<type, kPlanes, kChains>(rows, source, scales, total);
-  } else {
-    add_ragged_block<type, kPlanes, kChains>(rows, source, scales, groups, total);
-  }
-}
-
 // kChains: dot products of one plane that are interleaved.
 template <GgmlType type, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const Source& source,
                                                            const uint8_t* scales, int groups,
                                                            F32x16 (&total)[kRows]) {
-  if (rows.have_high(kRows)) {
-    add_planes<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source, scales, groups, total);
+  if constexpr (LayoutTraits<type>::kHasIntegerScales) {
+    add_whole_block<type, kChains>(rows, source, scales, total);
+  } else if ((rows.all_flags(kRows) & kHasHigh) != 0) {
+    add_ragged_block<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source, scales, groups, total);
   } else {
-    add_planes<type, 1, kChains>(rows, source, scales, groups, total);
+    add_ragged_block<type, 1, kChains>(rows, source, scales, groups, total);
   }
 }
 

@@ -107,6 +107,16 @@ inline int32_t reduce_add_int(I32x16 x) {
   const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
+inline int largest_sixteen(const int8_t* values) {
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < 256; i += 32) {
+    const __m256i magnitudes = _mm256_abs_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i)));
+    const __m256i eights = _mm256_sad_epu8(magnitudes, _mm256_setzero_si256());
+    largest = _mm256_max_epi32(largest, _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4e)));
+  }
+  const __m128i two = _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+  return _mm_cvtsi128_si32(two);
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
 inline I32x16 subtract_int(I32x16 a, I32x16 b) {
   return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
@@ -218,6 +228,9 @@ inline Factors make_factors(I32x16 scales) {
   const I32x16 pairs = make_pairs(scales, scales);
   return {pairs.low, pairs.high};
 }
+constexpr bool kHasWordDots = false;
+inline Factors make_word_factors(I32x16 scales) { return make_factors(scales); }
+inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) { return finish_dots(sum, dots, factors); }
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   const __m256i two = broadcast_four_bytes(values);
   return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(pairs.low, two)),

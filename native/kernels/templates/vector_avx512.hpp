@@ -75,6 +75,15 @@ inline void store_as_int8(int8_t* target, I32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(target), _mm512_cvtepi32_epi8(x.value));
 }
 inline int32_t reduce_add_int(I32x16 x) { return _mm512_reduce_add_epi32(x.value); }
+inline int largest_sixteen(const int8_t* values) {
+  __m512i largest = _mm512_setzero_si512();
+  for (int i = 0; i < 256; i += 64) {
+    const __m512i magnitudes = _mm512_abs_epi8(_mm512_loadu_si512(values + i));
+    const __m512i eights = _mm512_sad_epu8(magnitudes, _mm512_setzero_si512());
+    largest = _mm512_max_epi32(largest, _mm512_add_epi32(eights, _mm512_shuffle_epi32(eights, _MM_PERM_BADC)));
+  }
+  return _mm512_reduce_max_epi32(largest);
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.value, b.value)}; }
 inline I32x16 subtract_int(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.value, b.value)}; }
 template <int kShift>
@@ -123,6 +132,7 @@ using Dots = I32x16;
 template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots() { return zero_int(); }
+inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   return {dot_broadcast_bytes(dots.value, weights.value, activations)};
@@ -132,6 +142,14 @@ using Factors = I32x16;
 inline Factors make_factors(I32x16 scales) { return scales; }
 inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   return add_int(sum, {_mm512_mullo_epi32(dots.value, factors.value)});
+}
+constexpr bool kHasWordDots = true;
+// The upper half of such dots is their sign, which is not to count.
+inline Factors make_word_factors(I32x16 scales) {
+  return {_mm512_and_si512(scales.value, _mm512_set1_epi32(0xffff))};
+}
+inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) {
+  return {_mm512_dpwssd_epi32(sum.value, dots.value, factors.value)};
 }
 inline I32x16 load_unsigned_bytes(const uint8_t* source) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};

@@ -125,6 +125,16 @@ inline int32_t reduce_add_int(I32x16 x) {
   for (const int32_t lane : x.lane) sum += lane;
   return sum;
 }
+// The largest sum of magnitudes of sixteen values, of 256 that lie in sixteens.
+inline int largest_sixteen(const int8_t* values) {
+  int largest = 0;
+  for (int i = 0; i < 256; i += 16) {
+    int sum = 0;
+    for (int j = i; j < i + 16; ++j) sum += std::abs(values[j]);
+    if (sum > largest) largest = sum;
+  }
+  return largest;
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) {
   for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
   return a;
@@ -207,6 +217,10 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   for (int i = 0; i < 16; ++i) sum.lane[i] += dots.lane[i] * factors.lane[i];
   return sum;
 }
+// Whether dots that fit 16 bits can be finished in fewer instructions, which is then what these two do.
+constexpr bool kHasWordDots = false;
+inline Factors make_word_factors(I32x16 scales) { return make_factors(scales); }
+inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) { return finish_dots(sum, dots, factors); }
 // Sixteen bytes as integers.
 inline I32x16 load_unsigned_bytes(const uint8_t* source) {
   I32x16 out;

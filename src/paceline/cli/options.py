@@ -33,7 +33,14 @@ def model_options(
     draft_model: Annotated[str | None, typer.Option(help="Model that drafts; default: the catalog's choice.")] = None,
     drafters: Annotated[
         str | None,
-        typer.Option(help="Names joined by commas (suffix, ngram, draft-model), or none; default: the first and last."),
+        typer.Option(
+            help="Names joined by commas (suffix, ngram, shared-layers, draft-model), or none; default: all that can "
+            "be had but ngram."
+        ),
+    ] = None,
+    shared_layers: Annotated[
+        int | None,
+        typer.Option(help="How many first layers of the model draft, if it has no small sibling; default: 0."),
     ] = None,
     suffix_store_tokens: Annotated[
         int | None, typer.Option(help="Tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
@@ -60,6 +67,7 @@ def model_options(
         "draft_vocab_size": draft_vocab_size,
         "draft_weight_bits": draft_weight_bits,
         "drafters": drafters,
+        "shared_layers": shared_layers,
         "suffix_store_tokens": suffix_store_tokens,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from paceline.core import KvCacheType
 
-DrafterName = Literal["suffix", "ngram", "draft-model"]
+DrafterName = Literal["suffix", "ngram", "shared-layers", "draft-model"]
 SpeculationSetting = Literal["auto", "fixed", "off"]
 
 DEFAULT_DRAFT_VOCAB_SIZE = 49152
@@ -20,7 +20,9 @@ DEFAULT_DRAFT_VOCAB_SIZE = 49152
 class EngineConfig(BaseModel):
     """One engine: which models it runs and how much it may use.
 
-    `drafters` None means those that fit: suffix, and the draft model where one is given or the catalog names one.
+    `drafters` None means those that fit: suffix, shared-layers where `shared_layers` is not 0, and the draft model
+    where one is given or the catalog names one. `shared_layers` is how many of the target's first layers draft, with
+    its output layer, for models without a small sibling.
     `suffix_store_tokens` bounds the recent outputs that the suffix drafter keeps to draft from, over all tenants (0:
     none are kept; a token takes up to 200 bytes). `speculation` is `auto` (drafters and windows are found by
     measurement), `fixed` (always `num_speculative_tokens` tokens where there is a draft) or `off`;
@@ -39,6 +41,7 @@ class EngineConfig(BaseModel):
     draft_model: str | None = None
     draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
     draft_weight_bits: Literal[4] | None = 4
+    shared_layers: int = Field(default=0, ge=0)
     drafters: tuple[DrafterName, ...] | None = None
     suffix_store_tokens: int = Field(default=250_000, ge=0)
     speculation: SpeculationSetting = "auto"

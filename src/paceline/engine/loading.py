@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from paceline.checkpoint import (
     GgufFile,
@@ -20,7 +21,7 @@ from paceline.core.errors import ConfigError, VocabularyMismatchError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.parts import EngineParts
 from paceline.engine.profile import cached_profile
-from paceline.models import NativeModel, Slimming, ThreadPool, read_model_config
+from paceline.models import FirstLayers, Model, NativeModel, Slimming, ThreadPool, read_model_config
 from paceline.models.sampling import RowSampler
 from paceline.models.slimming import WHOLE
 from paceline.speculation import (
@@ -33,6 +34,7 @@ from paceline.speculation import (
     Limits,
     MappedVocabulary,
     NgramDrafter,
+    SharedLayersDrafter,
     StepCosts,
     SuffixDrafter,
     Verifier,
@@ -42,6 +44,7 @@ from paceline.tokenizer import Tokenizer
 
 DRAFT_MODEL: DrafterName = "draft-model"
 NGRAM: DrafterName = "ngram"
+SHARED_LAYERS: DrafterName = "shared-layers"
 SUFFIX: DrafterName = "suffix"
 
 _logger = logging.getLogger(__name__)
@@ -93,14 +96,24 @@ def load_engine_parts(config: EngineConfig) -> EngineParts:
 
 def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
     """What steps of this pair cost on this machine: measured once, then read from the cache. Replaces KV stores."""
-    drafters = {} if pair.draft is None else {DRAFT_MODEL: pair.draft}
-    return cached_profile(
-        default_cache_dir(os.environ),
-        (pair.target.identity, *(draft.identity for draft in drafters.values())),
-        config,
-        pair.target.model,
-        {name: draft.model for name, draft in drafters.items()},
-    )
+    identities = [loaded.identity for loaded in (pair.target, pair.draft) if loaded is not None]
+    models = drafting_models(pair, config, pair.drafter_names)
+    return cached_profile(default_cache_dir(os.environ), tuple(identities), config, pair.target.model, models)
+
+
+def drafting_models(
+    pair: LoadedPair, config: EngineConfig, drafter_names: tuple[DrafterName, ...]
+) -> dict[DrafterName, Model]:
+    """The models that those of the named drafters run that run one, by drafter.
+
+    Raises ConfigError for `shared_layers` that are all of the target's, or more.
+    """
+    models: dict[DrafterName, Model] = {}
+    if pair.draft is not None and DRAFT_MODEL in drafter_names:
+        models[DRAFT_MODEL] = pair.draft.model
+    if SHARED_LAYERS in drafter_names:
+        models[SHARED_LAYERS] = FirstLayers(pair.target.model, config.shared_layers)
+    return models
 
 
 def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
@@ -140,39 +153,45 @@ def build_parts(
     With `costs` the engine finds drafters and windows itself, without them it always drafts as much as it may.
     """
     samplers: dict[str, RowSampler] = {}
-    draft = pair.draft if DRAFT_MODEL in drafter_names else None
+    models = drafting_models(pair, config, drafter_names)
     return EngineParts(
         model_name=pair.target.name,
         target=pair.target.model,
         tokenizer=pair.target.tokenizer,
         num_blocks=num_blocks,
-        controller=_build_controller(config, DRAFT_MODEL if draft else None, costs),
-        drafters=tuple(_build_drafters(config, drafter_names, replace(pair, draft=draft), samplers, num_blocks)),
+        controller=_build_controller(config, tuple(models), costs),
+        drafters=tuple(_build_drafters(config, drafter_names, pair, models, samplers, num_blocks)),
         samplers=samplers,
         verifier=Verifier(threads=pair.target.model.threads),
-        draft_model_name=draft.name if draft else None,
+        draft_model_name=pair.draft.name if pair.draft and DRAFT_MODEL in models else None,
     )
 
 
-def _build_controller(config: EngineConfig, model_drafter: str | None, costs: StepCosts | None) -> Controller:
+def _build_controller(
+    config: EngineConfig, model_drafters: tuple[DrafterName, ...], costs: StepCosts | None
+) -> Controller:
     if costs is None:
-        return FixedController(config.num_speculative_tokens, model_drafter)
+        return FixedController(config.num_speculative_tokens, *model_drafters)
     return AdaptiveController(CostModel(costs), Limits(config.num_speculative_tokens, config.fallback_threshold))
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[DrafterName, ...]:
-    """The drafters to run: those that the settings name, or else suffix and, where it can be had, the draft model.
+    """The drafters to run: those that the settings name, or else suffix and, where they can be had, the target's first
+    layers and the draft model.
 
-    Raises ConfigError for a draft model that is asked for but not known.
+    Raises ConfigError for a draft model that is asked for but not known, and for first layers without their number.
     """
     has_draft_model = config.draft_model is not None or default_draft_name is not None
     if config.drafters is not None and DRAFT_MODEL in config.drafters and not has_draft_model:
         raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
+    if config.drafters is not None and SHARED_LAYERS in config.drafters and config.shared_layers == 0:
+        raise ConfigError("the drafter shared-layers needs to know how many layers: say so with --shared-layers")
     if config.num_speculative_tokens == 0 or config.speculation == "off":
         return ()
     if config.drafters is not None:
         return config.drafters
-    return (SUFFIX, DRAFT_MODEL) if has_draft_model else (SUFFIX,)
+    own: tuple[DrafterName, ...] = (SUFFIX, SHARED_LAYERS) if config.shared_layers else (SUFFIX,)
+    return (*own, DRAFT_MODEL) if has_draft_model else own
 
 
 def load_model(
@@ -265,6 +284,7 @@ def _build_drafters(
     config: EngineConfig,
     names: tuple[DrafterName, ...],
     pair: LoadedPair,
+    models: Mapping[DrafterName, Model],
     samplers: dict[str, RowSampler],
     num_blocks: int,
 ) -> list[Drafter]:
@@ -273,7 +293,9 @@ def _build_drafters(
         drafters.append(SuffixDrafter(store_size=config.suffix_store_tokens))
     if NGRAM in names:
         drafters.append(NgramDrafter())
-    if pair.draft is not None:
+    if SHARED_LAYERS in models:
+        drafters.append(SharedLayersDrafter(models[SHARED_LAYERS], samplers, threads=pair.target.model.threads))
+    if pair.draft is not None and DRAFT_MODEL in models:
         model = pair.draft.model
         vocabulary = None if pair.vocabulary_map is None else MappedVocabulary(pair.vocabulary_map)
         drafters.append(

@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,9 @@ import numpy as np
 
 import paceline
 from paceline.checkpoint.atomic_file import write_atomically
-from paceline.config import EngineConfig
+from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch
-from paceline.models import NativeModel
+from paceline.models import Model, NativeModel
 from paceline.models.machine_limits import cpu_name
 from paceline.models.native import kernel_identity
 from paceline.speculation import DrafterCosts, RowTable, StepCosts
@@ -37,19 +38,26 @@ _BLOCK = 16
 _NUM_READ = 32
 _FEWEST = 2
 _FIRST_TOKEN = 16
+_FIRST_TARGET_TOKEN = 128  # others, or the target would go on where its own first layers ended
 _MOST_KEPT = 64
 _FORMAT = 1
 _logger = logging.getLogger(__name__)
 
 
 class ModelProfile:
-    """The best times of one model's passes: a busy machine only ever adds time."""
+    """The best times of one model's passes: a busy machine only ever adds time.
 
-    def __init__(self, model: NativeModel, counts: tuple[int, ...], context: int, *, is_target: bool) -> None:
+    The drafter of a model that `has_own_kv` must read texts first.
+    """
+
+    def __init__(
+        self, model: Model, counts: tuple[int, ...], context: int, *, is_target: bool, has_own_kv: bool = True
+    ) -> None:
         self._model = model
         self._counts = counts
         self._context = context
         self._is_target = is_target
+        self._is_reader = has_own_kv and not is_target
         self._best: dict[tuple[int, int], float] = {}
         self._read_s = math.inf
         model.kv.allocate(_num_blocks())
@@ -62,8 +70,8 @@ class ModelProfile:
             if time.perf_counter() > end_s and len(self._best) >= _FEWEST:
                 return
             self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
-        if not self._is_target:
-            batch = build_chain_batch(_chain(_NUM_READ, 0), _BLOCK)
+        if self._is_reader:
+            batch = build_chain_batch(_chain(_NUM_READ, 0, _FIRST_TOKEN), _BLOCK)
             self._read_s = min(self._read_s, _seconds(self._model, batch))
 
     def table(self) -> RowTable:
@@ -74,12 +82,14 @@ class ModelProfile:
 
     def drafter_costs(self) -> DrafterCosts:
         """Of the drafter that runs this model."""
+        if not self._is_reader:
+            return DrafterCosts(self.table(), 0.0)
         missed_token_s = self._best[1, 0] if math.isinf(self._read_s) else self._read_s / _NUM_READ
         return DrafterCosts(self.table(), missed_token_s)
 
     def _pass_s(self, count: int, context: int) -> float:
         """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
-        runs = _chain(count, context) if self._is_target else _singles(count, context)
+        runs = _chain(count, context, _FIRST_TARGET_TOKEN) if self._is_target else _singles(count, context)
         batch = build_chain_batch(runs, _BLOCK)
         return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
 
@@ -96,7 +106,7 @@ class ModelProfile:
 
 def profile(
     target: NativeModel,
-    drafters: dict[str, NativeModel],
+    drafters: Mapping[DrafterName, Model],
     context_window_size: int,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> StepCosts:
@@ -105,7 +115,8 @@ def profile(
     end_s = time.perf_counter() + time_limit_s
     context = max(0, min(_MOST_CONTEXT, (context_window_size - TARGET_ROWS[-1]) // _BLOCK * _BLOCK))
     drafter_profiles = {
-        name: ModelProfile(model, SEQUENCE_COUNTS, context, is_target=False) for name, model in drafters.items()
+        name: ModelProfile(model, SEQUENCE_COUNTS, context, is_target=False, has_own_kv=model.kv is not target.kv)
+        for name, model in drafters.items()
     }
     target_profile = ModelProfile(target, TARGET_ROWS, context, is_target=True)
     for number in range(_MAX_ROUNDS):
@@ -113,7 +124,7 @@ def profile(
             break
         for model_profile in (*drafter_profiles.values(), target_profile):
             model_profile.measure(end_s)
-    costs = {name: model_profile.drafter_costs() for name, model_profile in drafter_profiles.items()}
+    costs: dict[str, DrafterCosts] = {name: drafter.drafter_costs() for name, drafter in drafter_profiles.items()}
     return StepCosts(target_profile.table(), costs)
 
 
@@ -122,14 +133,14 @@ def cached_profile(
     identities: tuple[str, ...],
     config: EngineConfig,
     target: NativeModel,
-    drafters: dict[str, NativeModel],
+    drafters: Mapping[DrafterName, Model],
 ) -> StepCosts:
     """The profile of an earlier start under the same conditions, or a new one, which is kept.
 
     `identities` are those of the model files. A cache that cannot be read or written is no error, but
     is logged.
     """
-    path = directory / "profiles" / f"{_key(identities, config, target)}.json"
+    path = directory / "profiles" / f"{_key((*identities, *drafters), config, target)}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=StepCosts)
     except FileNotFoundError:
@@ -164,6 +175,7 @@ def _key(identities: tuple[str, ...], config: EngineConfig, target: NativeModel)
         config.draft_vocab_size,
         config.draft_weight_bits,
         config.activation_bits,
+        config.shared_layers,
         (platform.node(), cpu_name(), len(os.sched_getaffinity(0))),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
@@ -173,8 +185,9 @@ def _num_blocks() -> int:
     return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // _BLOCK) + SEQUENCE_COUNTS[-1]
 
 
-def _chain(num_rows: int, context: int) -> list[TokenRun]:
-    return [TokenRun(list(range(_num_blocks())), context, _token_ids(num_rows), needs_logits=True)]
+def _chain(num_rows: int, context: int, first_token: int) -> list[TokenRun]:
+    token_ids = list(range(first_token, first_token + num_rows))
+    return [TokenRun(list(range(_num_blocks())), context, token_ids, needs_logits=True)]
 
 
 def _singles(num_sequences: int, context: int) -> list[TokenRun]:
@@ -182,15 +195,11 @@ def _singles(num_sequences: int, context: int) -> list[TokenRun]:
     shared = list(range(context // _BLOCK))
     return [
         TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)
-        for index, token_id in enumerate(_token_ids(num_sequences))
+        for index, token_id in enumerate(range(_FIRST_TOKEN, _FIRST_TOKEN + num_sequences))
     ]
 
 
-def _token_ids(count: int) -> list[int]:
-    return list(range(_FIRST_TOKEN, _FIRST_TOKEN + count))
-
-
-def _seconds(model: NativeModel, batch: Batch) -> float:
+def _seconds(model: Model, batch: Batch) -> float:
     start_s = time.perf_counter()
     model.forward(batch)
     return time.perf_counter() - start_s

@@ -150,8 +150,14 @@ class NativeModel:
         """Memory of the repacked weights."""
         return self._decoder.weight_bytes
 
-    def forward(self, batch: Batch) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
+    @property
+    def num_resumed_rows(self) -> int:
+        """Rows of passes over all layers that did not begin with the first one, since `FirstLayers` had computed it."""
+        return self._decoder.num_resumed_rows
+
+    def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
+        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. `num_layers` None runs all
+        layers (see `FirstLayers`)."""
         return self._decoder.forward(
             batch.token_ids,
             batch.positions,
@@ -161,6 +167,7 @@ class NativeModel:
             batch.path_slots,
             batch.path_offsets,
             batch.logit_rows,
+            num_layers,
         )
 
 

@@ -31,7 +31,9 @@ from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, O
 _FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 KEY_SCALE_ELEMENTS = 16
-OUTLIER_RATIO = np.float32(12)
+OUTLIER_RATIO = np.float32(32)
+NORMED_OUTLIER_RATIO = np.float32(12)
+_NOT_NORMED = ("attn_output.weight", "ffn_down.weight")
 
 
 class ReferenceKvStore:
@@ -212,7 +214,7 @@ class ReferenceModel:
 
     def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
         if self._rounding is not None and self._types[name] not in _FLOAT_TYPES:
-            rows = round_activations(rows, self._rounding)
+            rows = round_activations(rows, self._rounding, is_normed=not name.endswith(_NOT_NORMED))
         product: Float32Array = rows @ self._weights[name].T
         return product
 
@@ -287,19 +289,20 @@ def gelu(values: Float32Array) -> Float32Array:
     return result
 
 
-def round_activations(rows: Float32Array, rounding: ActivationRounding) -> Float32Array:
+def round_activations(rows: Float32Array, rounding: ActivationRounding, *, is_normed: bool) -> Float32Array:
     """Each block of 256 elements of a row rounded to multiples of a scale, ties to even.
 
     For 15 bits the scale is the block's largest magnitude / 16256; for 8 bits it is that magnitude / 127, but at most
-    12 mean magnitudes / 127, so that outliers do not coarsen the rest.
+    32 mean magnitudes / 127, so that outliers do not coarsen the rest, and at most 12 where the rows come from a norm.
     """
+    ratio = NORMED_OUTLIER_RATIO if is_normed else OUTLIER_RATIO
     rounded = np.empty_like(rows)
     for start in range(0, rows.shape[-1], 256):
         block = rows[..., start : start + 256]
         magnitudes = np.abs(block)
         usual = magnitudes.max(axis=-1, keepdims=True)
         if rounding is ActivationRounding.EIGHT_BITS:
-            usual = np.minimum(usual, OUTLIER_RATIO * magnitudes.mean(axis=-1, keepdims=True))
+            usual = np.minimum(usual, ratio * magnitudes.mean(axis=-1, keepdims=True))
         scale = usual / np.float32(127 if rounding is ActivationRounding.EIGHT_BITS else 16256)
         inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
         rounded[..., start : start + 256] = np.rint(block * inverse) * scale

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class ModelProvenance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """`commit` is None outside a git checkout, and ends in `-dirty` where the tree was changed. `target` is None where
-    no model was measured."""
+    no model was measured, `shared_layers` 0 where its first layers do not draft."""
 
     date: str
     cpu: str
@@ -44,6 +44,7 @@ class Provenance:
     commit: str | None
     target: ModelProvenance | None
     draft: ModelProvenance | None
+    shared_layers: int = 0
 
 
 def read_provenance(
@@ -79,12 +80,13 @@ def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
     """Of this machine and the models that `config` means and `pair` holds."""
     resolved, model = resolve_pair(config), pair.target.model
     draft = resolved.draft
-    return read_provenance(
+    provenance = read_provenance(
         model.instruction_set,
         model.threads.num_threads,
         read_model_provenance(resolved.target.name, resolved.target.path),
         read_model_provenance(draft.name, draft.path) if draft else None,
     )
+    return replace(provenance, shared_layers=config.shared_layers)
 
 
 def _commit(directory: Path) -> str | None:

@@ -75,13 +75,13 @@ class _Stream:
     num_missed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, trace: PromptTrace, made_drafters: Sequence[str]) -> _Stream:
-        """After the first token, which comes from the prompt's pass."""
+    def start(cls, trace: PromptTrace, readers: Sequence[str]) -> _Stream:
+        """After the first token, which comes from the prompt's pass; `readers` are drafters that must read it too."""
         prompt = list(range(trace.num_prompt_tokens))
         sampling = SamplingParams(max_tokens=len(trace.token_ids))
         request = Request(request_id=trace.prompt_id, prompt_token_ids=prompt, sampling=sampling)
         sequence = EngineSequence(request, 0, [*prompt, trace.token_ids[0]], status=SequenceStatus.RUNNING)
-        return cls(trace, sequence, dict.fromkeys(made_drafters, trace.num_prompt_tokens))
+        return cls(trace, sequence, dict.fromkeys(readers, trace.num_prompt_tokens))
 
     @property
     def window(self) -> int:
@@ -147,6 +147,7 @@ class Simulation:
         self._clock = CostModel(costs)
         self._num_streams = num_streams
         self._made = [name for name in trace.made_drafters if name in costs.drafters]
+        self._readers = [name for name in self._made if costs.drafters[name].missed_token_s > 0.0]
 
     def settings(self) -> list[Setting]:
         """Plain, every drafter with every fixed window, and automatic."""
@@ -162,7 +163,7 @@ class Simulation:
         seconds, num_steps, num_tokens = 0.0, 0, 0
         while waiting or running:
             while waiting and len(running) < self._num_streams:
-                running.append(_Stream.start(waiting.pop(), self._made))
+                running.append(_Stream.start(waiting.pop(), self._readers))
             before = sum(stream.sequence.num_output_tokens for stream in running)
             seconds += self._step(controller, running, setting)
             num_tokens += sum(stream.sequence.num_output_tokens for stream in running) - before
@@ -181,7 +182,7 @@ class Simulation:
     def _controller(self, setting: Setting) -> Controller:
         if setting.is_auto:
             return AdaptiveController(CostModel(self._clock.costs), Limits(MAX_WINDOW))
-        return FixedController(setting.window, setting.drafter if setting.drafter in self._made else None)
+        return FixedController(setting.window, *(name for name in self._made if name == setting.drafter))
 
     def _step(self, controller: Controller, streams: list[_Stream], setting: Setting) -> float:
         """One step of all streams; returns its seconds."""
@@ -218,7 +219,9 @@ class Simulation:
         names = stream.trace.proposals if setting.is_auto else [setting.drafter] if setting.drafter else []
         free = [best_first(stream.proposal(name).draft(name)) for name in names if name not in self._made]
         drafts = tuple(cut(draft, stream.window) for draft in free if len(draft) > 0)
-        return Offer(stream.window, drafts, {name: stream.num_missed[name] for name in names if name in self._made})
+        return Offer(
+            stream.window, drafts, {name: stream.num_missed.get(name, 0) for name in names if name in self._made}
+        )
 
     def _draft(
         self, streams: list[_Stream], plans: list[Plan], offers: list[Offer]
@@ -238,16 +241,19 @@ class Simulation:
         return drafts, seconds, passes
 
     def _make(self, name: str, streams: list[_Stream], plans: list[Plan]) -> tuple[list[Draft], float, list[int]]:
-        """As a draft model does it: reads what it missed in chunks, those first who lack least, then guesses."""
+        """As drafters with a model do it: they read what they missed in chunks, least first, then guess."""
         budget, num_read = _CHUNK, 0
         drafts = {id(stream): Draft() for stream in streams}
         passes: list[int] = []
-        for stream, plan in sorted(zip(streams, plans, strict=True), key=lambda pair: pair[0].num_missed[name]):
-            count = min(stream.num_missed[name], budget)
+        pairs = zip(streams, plans, strict=True)
+        for stream, plan in sorted(pairs, key=lambda pair: pair[0].num_missed.get(name, 0)):
+            missed = stream.num_missed.get(name, 0)
+            count = min(missed, budget)
             budget -= count
             num_read += count
-            stream.num_missed[name] -= count
-            if stream.num_missed[name] == 0 and budget > 0:
+            if missed > 0:
+                stream.num_missed[name] -= count
+            if count == missed and budget > 0:
                 drafts[id(stream)], rows = stream.grow(name, plan)
                 passes = [sum(pair) for pair in zip_longest(passes, rows, fillvalue=0)]
         context = sum(len(stream.sequence.token_ids) for stream in streams) / len(streams)

@@ -1,8 +1,9 @@
 """Records acceptance traces with real models: the plain text of each prompt, then every drafter along it.
 
-A draft model's chain at a position is a function of the text before it, bit for bit, so the chains of all positions are
-drawn together: the text's KV is computed once, and the chains hang below it as a tree's branches do, one pass for each
-depth over all of them. One thing is not as in serving: a slimmed draft model has met all tokens of the text before.
+A drafting model's chain at a position is a function of the text before it, bit for bit, so the chains of all positions
+are drawn together: the text's KV is computed once, and the chains hang below it as a tree's branches do, one pass for
+each depth over all of them. One thing is not as in serving: a slimmed draft model has met all tokens of the text
+before.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.config import EngineConfig
+from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch, Plan, Request
 from paceline.core import Sequence as EngineSequence
 from paceline.engine import Engine
-from paceline.engine.loading import DRAFT_MODEL, LoadedPair, build_parts, load_pair, measure_costs
+from paceline.engine.loading import LoadedPair, build_parts, drafting_models, load_pair, measure_costs
 from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler
 from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import Task
 from paceline.speculation import Drafter
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
-from paceline.speculation.drafters.drawing import draw
+from paceline.speculation.drafters.drawing import guess_rows
 from paceline.speculation.growing_draft import Guess
 
 MAX_WINDOW = 16
@@ -59,14 +60,14 @@ class _Chain:
 
 
 class ChainRecorder:
-    """Draws the chains of a draft model along a text."""
+    """Draws the chains of a drafter's model along a text; replaces the model's KV store."""
 
     def __init__(self, model: Model, threads: ThreadPool | None) -> None:
         self._model = model
         self._threads = threads
 
     def record(self, text: Sequence[int], num_prompt_tokens: int, sampler: RowSampler) -> list[Proposal]:
-        """What a draft-model drafter proposes after each output token but the last. `sampler` is the text's."""
+        """What the drafter proposes after each output token but the last. `sampler` is the text's."""
         block_size = self._model.kv.block_size
         num_blocks = -(-len(text) // block_size)
         lengths = range(num_prompt_tokens + 1, len(text))
@@ -89,7 +90,7 @@ class ChainRecorder:
     def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: RowSampler) -> None:
         """One more token for each chain. The text's own last token is read again, to the same K and V."""
         logits = self._model.forward(self._batch(chains, text, table))
-        guesses = draw(
+        guesses = guess_rows(
             logits,
             [sampler] * len(chains),
             [chain.length + len(chain.guesses) for chain in chains],
@@ -144,10 +145,13 @@ class Recorder:
         return Trace(
             target=self.pair.target.name,
             draft=self.pair.draft.name if self.pair.draft else None,
-            made_drafters=[DRAFT_MODEL] if self.pair.draft else [],
+            made_drafters=list(self._models()),
             costs=costs,
             prompts=prompts,
         )
+
+    def _models(self) -> dict[DrafterName, Model]:
+        return drafting_models(self.pair, self.config, self.pair.drafter_names)
 
     def _record_one(self, task: Task, max_tokens: int | None) -> Iterator[PromptTrace]:
         num_blocks = -(-self.config.context_window_size // self.config.block_size)
@@ -164,11 +168,11 @@ class Recorder:
             for drafter in parts.drafters
             if drafter.is_free
         }
-        if self.pair.draft is not None:
-            vocab_size = self.pair.target.model.config.vocab_size
-            sampler = RowSampler(sampling, vocab_size=vocab_size, prompt_token_ids=prompt, seed=0)
-            recorder = ChainRecorder(self.pair.draft.model, self.pair.draft.model.threads)
-            proposals[DRAFT_MODEL] = recorder.record([*prompt, *completion.token_ids], len(prompt), sampler)
+        target = self.pair.target.model
+        for name, model in self._models().items():
+            sampler = RowSampler(sampling, vocab_size=target.config.vocab_size, prompt_token_ids=prompt, seed=0)
+            recorder = ChainRecorder(model, target.threads)
+            proposals[name] = recorder.record([*prompt, *completion.token_ids], len(prompt), sampler)
         yield PromptTrace(
             prompt_id=task.id,
             task=task.task,

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from paceline.checkpoint import GgufFile, ResolvedModel
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.loading import NGRAM, LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.models import ThreadPool, instruction_sets
+from paceline.engine.loading import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.models import ThreadPool, instruction_sets, read_model_config
 from paceline.models.sampling import RowSampler
 from paceline.operations.verify_plan import (
     NUM_RAW_PROMPTS,
@@ -259,15 +260,24 @@ class Verification:
 
 def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bool = False) -> Verification:
     """A verification of `config`'s models on 1 to `num_threads` threads (None: 2 at most), with the drafters it names,
-    or else with every drafter that can be had.
+    or else with every drafter that can be had; half of the target's layers draft where the settings name no number.
 
-    Raises ModelNotFoundError, DownloadError, ConfigError.
+    Raises ModelNotFoundError, DownloadError, CheckpointError, UnsupportedModelError, ConfigError.
     """
-    drafters = resolve_pair(config).drafter_names
+    resolved = resolve_pair(config)
+    drafters = resolved.drafter_names
     if drafters and config.drafters is None:
         drafters = (*drafters, NGRAM)
+        if config.shared_layers == 0 and (num_shared := _num_layers(resolved.target) // 2) > 0:
+            config = config.model_copy(update={"shared_layers": num_shared})
+            drafters = (*drafters, SHARED_LAYERS)
     max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, len(os.sched_getaffinity(0)))
     return Verification(config, make_plan(scope, drafters, instruction_sets(), max_threads), has_row_hashes)
+
+
+def _num_layers(resolved: ResolvedModel) -> int:
+    with GgufFile.open(resolved.path) as gguf:
+        return read_model_config(gguf).num_layers
 
 
 def first_difference(expected: list[CommittedToken], actual: list[CommittedToken]) -> int | None:

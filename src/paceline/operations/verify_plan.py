@@ -22,11 +22,18 @@ FEW_WINDOWS = (1, 3, 7, 16)
 SCALAR = "scalar"
 
 CHEAP_DRAFTS = StepCosts(
-    RowTable((1, 64), (1.0, 1.1)), {"draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001)}
+    RowTable((1, 64), (1.0, 1.1)),
+    {
+        "draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001),
+        "shared-layers": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0),
+    },
 )
 DEAR_DRAFTS = StepCosts(
     RowTable((1, 4, 5, 16), (1.0, 1.1, 1.5, 2.5)),
-    {"draft-model": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01)},
+    {
+        "draft-model": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01),
+        "shared-layers": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.0),
+    },
 )
 
 PROMPTS = (

@@ -8,7 +8,14 @@ from paceline.speculation.adaptive import AdaptiveController
 from paceline.speculation.controller import Controller, FixedController, Offer, StepOutcome, StepRoom
 from paceline.speculation.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
 from paceline.speculation.drafter import Drafter
-from paceline.speculation.drafters import DraftModelDrafter, MappedVocabulary, NgramDrafter, NoDrafter, SuffixDrafter
+from paceline.speculation.drafters import (
+    DraftModelDrafter,
+    MappedVocabulary,
+    NgramDrafter,
+    NoDrafter,
+    SharedLayersDrafter,
+    SuffixDrafter,
+)
 from paceline.speculation.options import Limits
 from paceline.speculation.stats import AcceptanceStats
 from paceline.speculation.verifier import Verifier
@@ -29,6 +36,7 @@ __all__ = [
     "NoDrafter",
     "Offer",
     "RowTable",
+    "SharedLayersDrafter",
     "SpeculationTimes",
     "StepCosts",
     "StepOutcome",

@@ -80,15 +80,16 @@ class Controller(Protocol):
 
 
 class FixedController:
-    """Wants `num_speculative_tokens` for every sequence: the longest free draft, else one of `model_drafter`.
+    """Wants `num_speculative_tokens` for every sequence: the longest free draft, else one of the first of
+    `model_drafters` that the request allows.
 
     A window never exceeds what the request allows (`speculation`) and can still use (`max_tokens`). Where rows are
     short, the windows are levelled from the top.
     """
 
-    def __init__(self, num_speculative_tokens: int, model_drafter: str | None) -> None:
+    def __init__(self, num_speculative_tokens: int, *model_drafters: str) -> None:
         self._num_speculative_tokens = num_speculative_tokens
-        self._model_drafter = model_drafter
+        self._model_drafters = model_drafters
         self.times = SpeculationTimes()
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
@@ -108,9 +109,10 @@ class FixedController:
         longest = max(drafts, key=len, default=None)
         if longest is not None and len(longest) > 0:
             return Plan(longest.drafter, min(limit, len(longest)))
-        if self._model_drafter is None or not (allowed is None or self._model_drafter in allowed):
-            return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
-        return Plan(self._model_drafter, limit)
+        for name in self._model_drafters:
+            if allowed is None or name in allowed:
+                return Plan(name, limit)
+        return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
 
 
 def usable_window(sequence: Sequence, num_speculative_tokens: int) -> int:

@@ -7,7 +7,7 @@ maximizes tokens per second over many steps (Dinkelbach, 1967).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 
@@ -19,8 +19,8 @@ class Candidate:
     """One drafter's offer to one sequence: `gains[k]` is the expected number of tokens that the node k brings, never
     rising with k; node k costs a row and `node_s[k]` seconds of its drafter, and the first one `price_s` more.
 
-    `depth_s` is what a depth costs its drafter once for all sequences that draft as deep: of all candidates that are
-    chosen the highest is paid, so in one step only one drafter may have it. Without it a node's depth does not matter.
+    `depth_s`, which is the same in all candidates of a drafter, is what a depth costs it once for all sequences that
+    draft as deep. Without it a node's depth does not matter.
     """
 
     drafter: str
@@ -48,10 +48,28 @@ def best_plan(offers: Offers, steps_s: Sequence[float], rate: float) -> list[Cho
     `steps_s[n]` is the time of the target's pass with n draft rows. Exact for a single sequence, and for any number of
     them where each has one candidate without prices. Else the best of the choices at a few prices of a row, refilled
     exactly, and for few sequences changed one by one while that helps: tests on costs full of jumps hold it to 0.2 % of
-    the optimum on average, 15 % at worst. O(nodes * log(nodes)).
+    the optimum on average, 15 % at worst. Of several drafters that have a shared depth it takes the best one and leaves
+    the others out. O(nodes * log(nodes)).
     """
     if len(offers) == 1:
         return [_best_alone(offers[0], steps_s, rate)]
+    sharing = {candidate.drafter for candidates in offers for candidate in candidates if candidate.depth_s}
+    if len(sharing) <= 1:
+        return _best_together(offers, steps_s, rate)
+    found = [_best_together(_with_one_sharing(offers, drafter), steps_s, rate) for drafter in sorted(sharing)]
+    return max(found, key=lambda choices: value(offers, choices, steps_s, rate))
+
+
+def _with_one_sharing(offers: Offers, drafter: str) -> Offers:
+    """The same candidates, but that of those with a shared depth only this drafter's have nodes."""
+    return [
+        [replace(one, gains=(), depth_s=0.0) if one.depth_s and one.drafter != drafter else one for one in candidates]
+        for candidates in offers
+    ]
+
+
+def _best_together(offers: Offers, steps_s: Sequence[float], rate: float) -> list[Choice]:
+    """As `best_plan`, where at most one drafter has a shared depth."""
     found = _Search(offers, steps_s, rate)
     for row_s in _row_prices(steps_s, len(offers)):
         found.try_out(*_assign(offers, row_s, rate))
@@ -115,9 +133,11 @@ def plan_s(offers: Offers, choices: Sequence[Choice], steps_s: Sequence[float]) 
     """Seconds of drafting and of the target's pass."""
     taken = list(_taken(offers, choices))
     own_s = sum(candidate.price_s + candidate.node_s * window for candidate, window in taken)
-    shared_s = max((candidate.depth_s for candidate, _ in taken), default=0.0)
-    depth = max((window for candidate, window in taken if candidate.depth_s), default=0)
-    return steps_s[sum(window for _, window in taken)] + own_s + shared_s * depth
+    shared_s: dict[str, float] = {}
+    for candidate, window in taken:
+        if candidate.depth_s:
+            shared_s[candidate.drafter] = max(shared_s.get(candidate.drafter, 0.0), candidate.depth_s * window)
+    return steps_s[sum(window for _, window in taken)] + own_s + sum(shared_s.values())
 
 
 def _taken(offers: Offers, choices: Sequence[Choice]) -> list[tuple[Candidate, int]]:

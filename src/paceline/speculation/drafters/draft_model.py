@@ -8,18 +8,18 @@ counts in its own model's tokens of the text; `draft_text` relates them to the t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from dataclasses import dataclass, field
+from itertools import takewhile
 
-from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
+from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.kvcache import BlockManager
 from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
 from paceline.speculation.drafters.draft_text import DraftText, DraftVocabulary, SameVocabulary
-from paceline.speculation.drafters.drawing import draw
+from paceline.speculation.drafters.drawing import Drawing, draw
 from paceline.speculation.drafters.guide import Guide
-from paceline.speculation.growing_draft import GrowingDraft, Guess
+from paceline.speculation.growing_draft import GrowingDraft
 
 
 @dataclass(slots=True)
@@ -33,15 +33,11 @@ class _DraftCache:
     ahead: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Drafting:
-    """A sequence that a draft is made for; `known` are the tokens that this pass reads ahead."""
+@dataclass(slots=True, kw_only=True)
+class _Drawing(Drawing):
+    """A draft that is being drawn, with what the draft model has of its text."""
 
-    sequence: Sequence
     cache: _DraftCache
-    sampler: RowSampler
-    draft: GrowingDraft
-    known: list[int] = field(default_factory=list)
 
     @property
     def lag(self) -> int:
@@ -102,16 +98,20 @@ class DraftModelDrafter:
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
-        drafting = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
-        runs, active = self._unseen([each for each in drafting if each.draft.window > 0])
+        drawings = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        runs, active = self._unseen([drawing for drawing in drawings if drawing.draft.window > 0])
         self.passes = []
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
             if active:
                 self.passes.append(len(logits))
-            active = self._draw(active, self._vocabulary.target_rows(logits))
-            runs = [self._feed_back(each) for each in active]
-        return [each.draft.finish(self.name) for each in drafting]
+            rows = self._vocabulary.target_rows(logits)
+            going_on = draw(active, rows, threads=self._threads, is_known=self._is_known)
+            for drawing in active:
+                _forget_wrong(drawing)
+            active = going_on
+            runs = [self._feed_back(drawing) for drawing in active]
+        return [drawing.draft.finish(self.name) for drawing in drawings]
 
     def num_missed(self, sequence: Sequence) -> int:
         """Tokens of the text before the last one that are still to be read before a draft can start."""
@@ -144,95 +144,77 @@ class DraftModelDrafter:
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 
-    def _open(self, sequence: Sequence, plan: Plan) -> _Drafting:
+    def _open(self, sequence: Sequence, plan: Plan) -> _Drawing:
         """A draft to be made, with its slots reserved; its window is 0 where there is no room."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
         length = len(cache.text.token_ids)
         room = self._max_length - length + 1 if length > 0 else 0
-        drafting = _Drafting(sequence, cache, sampler, GrowingDraft(plan, max(0, min(plan.window, room))))
-        if drafting.draft.window > 0 and self._blocks.can_grow(cache.block_table, drafting.num_slots):
-            self._blocks.grow(cache.block_table, drafting.num_slots)
+        drawing = _Drawing(
+            sequence=sequence,
+            sampler=sampler,
+            draft=GrowingDraft(plan, max(0, min(plan.window, room))),
+            cache=cache,
+        )
+        if drawing.draft.window > 0 and self._blocks.can_grow(cache.block_table, drawing.num_slots):
+            self._blocks.grow(cache.block_table, drawing.num_slots)
         else:
-            drafting.draft.window = 0
-        return drafting
+            drawing.draft.window = 0
+        return drawing
 
-    def _unseen(self, drafting: list[_Drafting]) -> tuple[list[TokenRun], list[_Drafting]]:
+    def _unseen(self, drawings: list[_Drawing]) -> tuple[list[TokenRun], list[_Drawing]]:
         """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
         runs: list[TokenRun] = []
-        ready: list[_Drafting] = []
+        ready: list[_Drawing] = []
         budget = self._prefill_chunk_size
-        for each in sorted(drafting, key=lambda each: each.lag):
-            count = min(each.lag, budget)
+        for drawing in sorted(drawings, key=lambda drawing: drawing.lag):
+            count = min(drawing.lag, budget)
             if count == 0:
                 break
             budget -= count
-            is_ready = count == each.lag
-            first = each.cache.num_computed
-            token_ids = each.cache.text.token_ids[first : first + count]
-            each.cache.num_computed += count
+            is_ready = count == drawing.lag
+            first = drawing.cache.num_computed
+            token_ids = drawing.cache.text.token_ids[first : first + count]
+            drawing.cache.num_computed += count
             if is_ready:
-                token_ids = token_ids + self._read_ahead(each)
-                ready.append(each)
-            runs.append(TokenRun(each.cache.block_table, first, token_ids, is_ready, 1 + len(each.known)))
+                token_ids = token_ids + self._read_ahead(drawing)
+                ready.append(drawing)
+            runs.append(TokenRun(drawing.cache.block_table, first, token_ids, is_ready, 1 + len(drawing.known)))
         return runs, ready
 
-    def _read_ahead(self, drafting: _Drafting) -> list[int]:
+    def _read_ahead(self, drawing: _Drawing) -> list[int]:
         """Takes the tokens to read ahead behind the draft's last one, as the draft model's, into its KV."""
-        draft, cache = drafting.draft, drafting.cache
-        known = cache.guide.ahead_of(drafting.sequence.token_ids, draft.token_ids, draft.plan, draft.room - 1)
+        draft, cache = drawing.draft, drawing.cache
+        known = cache.guide.ahead_of(drawing.sequence.token_ids, draft.token_ids, draft.plan, draft.room - 1)
         draft_ids: list[int] = []
         for draft_id in map(self._vocabulary.draft_id, known):
             if draft_id is None:
                 break
             draft_ids.append(draft_id)
-        drafting.known = known[: len(draft_ids)]
+        drawing.known = known[: len(draft_ids)]
         cache.ahead += draft_ids
         return draft_ids
 
-    def _draw(self, drafting: list[_Drafting], logits: Float32Array) -> list[_Drafting]:
-        """Adds nodes to each draft, from its rows of `logits`, as far as the target has them; returns those that go
-        on."""
-        rows = [(each, number) for each in drafting for number in range(1 + len(each.known))]
-        drawn = [[*each.draft.token_ids, *each.known[:number]] for each, number in rows]
-        guesses = draw(
-            logits,
-            [each.sampler for each, _ in rows],
-            [len(each.sequence.token_ids) + len(before) for (each, _), before in zip(rows, drawn, strict=True)],
-            drawn,
-            [each.draft.may_branch for each, _ in rows],
-            self._threads,
-        )
-        pending = map(self._known, guesses)
-        going_on = []
-        for each in drafting:
-            num_before = len(each.draft.token_ids)
-            if each.draft.push_all(list(islice(pending, 1 + len(each.known))), each.known):
-                going_on.append(each)
-            num_right = _num_equal(each.known, each.draft.token_ids[num_before:])
-            del each.cache.ahead[len(each.cache.ahead) - len(each.known) + num_right :]
-        return going_on
+    def _is_known(self, token_id: int) -> bool:
+        """Whether the target has the token."""
+        return self._vocabulary.draft_id(token_id) is not None
 
-    def _known(self, guess: Guess | None) -> Guess | None:
-        """As far as the target has the tokens."""
-        if guess is None or self._vocabulary.draft_id(guess.token_id) is None:
-            return None
-        if guess.second is not None and self._vocabulary.draft_id(guess.second.token_id) is None:
-            return replace(guess, second=None)
-        return guess
-
-    def _feed_back(self, drafting: _Drafting) -> TokenRun:
+    def _feed_back(self, drawing: _Drawing) -> TokenRun:
         """The run that gives the logits after the draft's last token, and after those read ahead."""
-        draft_id = self._vocabulary.draft_id(drafting.draft.token_ids[-1])
+        draft_id = self._vocabulary.draft_id(drawing.draft.token_ids[-1])
         assert draft_id is not None  # else it would not have been drawn
-        cache = drafting.cache
+        cache = drawing.cache
         position = len(cache.text.token_ids) + len(cache.ahead)
         cache.ahead.append(draft_id)
-        draft_ids = [draft_id, *self._read_ahead(drafting)]
+        draft_ids = [draft_id, *self._read_ahead(drawing)]
         return TokenRun(cache.block_table, position, draft_ids, needs_logits=True, num_logits=len(draft_ids))
 
 
-def _num_equal(one: list[int], other: list[int]) -> int:
-    """Tokens that both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _forget_wrong(drawing: _Drawing) -> None:
+    """Leaves of what was read ahead the tokens that the draft has."""
+    ahead, known = drawing.cache.ahead, drawing.known
+    num_before = len(ahead) - len(known)
+    pairs = zip(known, drawing.draft.token_ids[num_before:], strict=False)
+    num_right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    del ahead[num_before + num_right :]

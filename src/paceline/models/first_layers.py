@@ -1,0 +1,36 @@
+"""`FirstLayers`: the first layers of a loaded model as a model of their own, for self-speculation.
+
+It has no weights and no KV memory: both are the whole model's. For one token at one position the first layers compute
+the same K and V in either, bit for bit, so each may read what the other has written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paceline.core import Batch, Float32Array
+from paceline.core.errors import ConfigError
+from paceline.models.native import NativeModel
+
+
+class FirstLayers:
+    """The first `num_layers` layers of `model`, then its output norm and output layer; a `Model`.
+
+    A pass leaves K and V of the other layers as they are. The whole model's next pass begins behind the first layers
+    for rows that it shares with passes of this one. Raises ConfigError unless some layers are left out.
+    """
+
+    def __init__(self, model: NativeModel, num_layers: int) -> None:
+        whole = model.config
+        if not 0 < num_layers < whole.num_layers:
+            raise ConfigError(
+                f"shared_layers is {num_layers}, but {whole.name} has {whole.num_layers} layers; choose 1 to "
+                f"{whole.num_layers - 1}"
+            )
+        self.config = replace(whole, num_layers=num_layers, layers=whole.layers[:num_layers])
+        self.kv = model.kv
+        self._model = model
+
+    def forward(self, batch: Batch) -> Float32Array:
+        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call of either model."""
+        return self._model.forward(batch, num_layers=self.config.num_layers)
