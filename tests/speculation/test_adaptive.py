@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paceline.core import Draft, Request, SamplingParams, Sequence, SpeculationParams, Verdict
 from paceline.core.sequence import SequenceStatus
 from paceline.speculation import (
@@ -46,6 +48,7 @@ class Run:
         self.control = control
         self.sequence = own
         self.true_costs = CostModel(control.costs.costs)
+        self.passes: dict[str, list[int]] = {}
 
     def step(self, num_right: int, free: Draft | None = GUESS, num_missed: int | None = None):
         """The plan of one step."""
@@ -73,6 +76,7 @@ class Run:
                 room=room,
                 drafting_s=drafting_s,
                 target_s=self.true_costs.step_s(1 + len(draft), 0.0),
+                passes=self.passes,
             )
         )
         return plan
@@ -166,6 +170,23 @@ def test_a_model_that_was_good_comes_back_at_once_after_a_copied_passage():
     assert after.drafter == "draft-model"
     assert after.window > 0
     assert after.deepen_above[0] < 1.2 * before.deepen_above[0]  # time is not dearer for having copied
+
+
+def test_a_models_plan_says_what_branches_and_reading_ahead_are_worth():
+    run = Run(controller(WITH_MODEL), sequence())
+    plan = [run.step(4, free=None, num_missed=1) for _ in range(60)][-1]
+    assert plan.read_above == pytest.approx([0.02 / 7 / 0.1] * 8)  # a row more in the draft model's pass
+    assert len(plan.branch_above) == plan.window
+    row_price, pass_price = 0.2 / 63, 0.1
+    assert plan.deepen_above[0] / plan.branch_above[1] > (row_price + pass_price) / (1.3 * row_price)
+
+
+def test_depths_that_share_passes_are_cheaper():
+    run = Run(controller(WITH_MODEL), sequence())
+    before = [run.step(8, free=None, num_missed=1) for _ in range(60)][-1]
+    run.passes = {"draft-model": [5, 3]}
+    after = [run.step(8, free=None, num_missed=1) for _ in range(60)][-1]
+    assert after.deepen_above[0] < 0.6 * before.deepen_above[0]
 
 
 def test_a_pace_starts_from_an_expectation_and_follows_what_is_measured():

@@ -140,7 +140,8 @@ class OptionChooser:
             own = history.of(draft.drafter)
             allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
             if allowed:
-                options.candidates.append(self._portfolio.free_candidate(draft, own, situation.node_floors(allowed)))
+                floors = situation.node_floors(allowed)
+                options.candidates.append(self._portfolio.free_candidate(draft, own, floors))
         free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
         for name, num_missed in offer.num_missed.items():
             own = history.of(name)
@@ -178,7 +179,8 @@ class OptionChooser:
         the drafter's pass, if so many sequences draft and stop as this one is expected to."""
         num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
         row_s = situation.row_prices(num_rows, num_drafting)
-        pass_s = [self._depth_s(name, round(num), situation.context) / num for num in num_drafting]
+        depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
+        pass_s = [depth_s[round(num)] / num for num in num_drafting]
         worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
         return Plan(
             name,
