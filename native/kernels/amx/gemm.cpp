@@ -112,13 +112,27 @@ class TileStrip {
   void add(int64_t first, int64_t last) {
     first_ = first;
     num_blocks_ = last - first;
-    const int64_t count = num_blocks_ * rows_.num_super_blocks();
-    Item item = item_at(0);
+    const int64_t num_super_blocks = rows_.num_super_blocks();
+    const int64_t count = num_blocks_ * num_super_blocks;
+    // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
+    const bool is_in_order = num_rows_ <= kTileRows;
+    int64_t block = 0;
+    int64_t super_block = 0;
+    const auto advance = [&] {
+      int64_t& inner = is_in_order ? super_block : block;
+      int64_t& outer = is_in_order ? block : super_block;
+      if (++inner == (is_in_order ? num_super_blocks : num_blocks_)) {
+        inner = 0;
+        ++outer;
+      }
+    };
+    Item item = item_at(block, super_block);
     split_groups<type>(item.block.integers, item.block.scales, 0, 8, item.planes);
     pending_[1 - turn_] = Pending{.scales = item.block.scales};
     for (int64_t i = 0; i < count; ++i) {
-      const Item next = item_at(i + 1 < count ? i + 1 : i);
       const bool has_next = i + 1 < count;
+      if (has_next) advance();
+      const Item next = item_at(block, super_block);
       if constexpr (kGathersHigh) {
         if (i == 0 || item.super_block != gathered_) gather_high(item.super_block);
         add_high(item);
@@ -156,13 +170,10 @@ class TileStrip {
     int first_row = 0;
   };
 
-  // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
-  Item item_at(int64_t i) const {
-    const bool is_in_order = num_rows_ <= kTileRows;
-    const int64_t block = is_in_order ? i / rows_.num_super_blocks() : i % num_blocks_;
-    const int64_t super_block = is_in_order ? i % rows_.num_super_blocks() : i / num_blocks_;
+  Item item_at(int64_t block, int64_t super_block) {
+    planes_turn_ = 1 - planes_turn_;
     return {SuperBlock<type>(weights_, first_ + block, super_block), super_block,
-            scratch_.totals + block * rows_.row_capacity * kColumnBlock, scratch_.weights + i % 2 * 2 * kPlaneBytes};
+            scratch_.totals + block * rows_.row_capacity * kColumnBlock, scratch_.weights + planes_turn_ * 2 * kPlaneBytes};
   }
 
   // Puts a super-block's high planes side by side.
@@ -275,7 +286,8 @@ class TileStrip {
   const GemmScratch& scratch_;
   int64_t first_ = 0;
   int64_t num_blocks_ = 0;
-  int turn_ = 0;  // which of the two sums is written next
+  int turn_ = 0;         // which of the two sums is written next
+  int planes_turn_ = 0;  // where the last item's weights are split to
   TileSums sums_[2][2];  // [turn][low, high activations]
   Pending pending_[2];
   // Of high planes: how many, of which super-block, and which parts of the scratch memory they are in.
