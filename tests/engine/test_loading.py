@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from paceline.config import EngineConfig
@@ -16,6 +18,7 @@ from paceline.core.errors import (
 from paceline.engine import Engine
 from paceline.engine.loading import choose_drafters, load_pair, measure_costs
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
+from paceline.engine.profile import TARGET_ROWS, without_disturbance
 from tests.support.tiny_gguf import write_tiny_gguf
 
 MIB = 1 << 20
@@ -129,6 +132,12 @@ def test_the_profile_of_a_target_is_that_of_whole_passes(tiny_pair):
     assert pair.target.model.num_resumed_rows == 0
     assert set(costs.drafters) == {"shared-layers", "draft-model"}
     assert costs.drafters["shared-layers"].missed_token_s == 0.0
+    assert costs.target.rows == TARGET_ROWS
+    assert all(fewer <= more for fewer, more in itertools.pairwise(costs.target.seconds))
+
+
+def test_a_disturbed_pass_does_not_cost_more_than_one_of_more_rows():
+    assert without_disturbance([3.0, 9.0, 4.0, 5.0, 8.0, 7.0]) == (3.0, 4.0, 4.0, 5.0, 7.0, 7.0)
 
 
 def test_as_many_first_layers_as_there_are_layers_are_refused(tiny_pair):

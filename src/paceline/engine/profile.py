@@ -12,8 +12,9 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,7 @@ from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batc
 TARGET_ROWS = (1, 2, 4, 6, 8, 12, 16, 24, 32)
 SEQUENCE_COUNTS = (1, 2, 4, 8, 16)
 TIME_LIMIT_S = 2.5
-_MAX_ROUNDS = 4
+_LONGEST_S = 0.2  # of repeating one pass
 _MOST_CONTEXT = 1008
 _BLOCK = 16
 _NUM_READ = 32
@@ -59,26 +60,41 @@ class ModelProfile:
         self._is_target = is_target
         self._is_reader = has_own_kv and not is_target
         self._best: dict[tuple[int, int], float] = {}
+        self._spent_s: dict[tuple[int, int], float] = {}
         self._read_s = math.inf
         model.kv.allocate(_num_blocks())
         self._pass_s(1, 0)
 
     def measure(self, end_s: float) -> None:
-        """One round of all passes; after `end_s` no more than the first time needs."""
+        """Every pass once; after `end_s` no more than is needed."""
         cases = [(count, 0) for count in self._counts] + [(1, self._context), (8, self._context)]
         for case in cases:
             if time.perf_counter() > end_s and len(self._best) >= _FEWEST:
                 return
-            self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
+            self._measure(case)
         if self._is_reader:
             batch = build_chain_batch(_chain(_NUM_READ, 0, _FIRST_TOKEN), _BLOCK)
             self._read_s = min(self._read_s, _seconds(self._model, batch))
 
+    @property
+    def least_spent_s(self) -> float:
+        """The time that the least measured pass took so far."""
+        return min(self._spent_s.values())
+
+    def measure_again(self) -> None:
+        """Repeats the least measured pass: short ones, which decide most and are disturbed most, come often."""
+        self._measure(min(self._spent_s, key=self._spent_s.__getitem__))
+
+    def _measure(self, case: tuple[int, int]) -> None:
+        seconds = self._pass_s(*case)
+        self._best[case] = min(seconds, self._best.get(case, math.inf))
+        self._spent_s[case] = self._spent_s.get(case, 0.0) + seconds
+
     def table(self) -> RowTable:
-        """What was measured; the rest is left to extrapolation."""
+        """What was measured, no row count dearer than more rows; the rest is left to extrapolation."""
         rows = tuple(count for count in self._counts if (count, 0) in self._best)
         context_s, row_context_s = self._context_slopes()
-        return RowTable(rows, tuple(self._best[count, 0] for count in rows), context_s, row_context_s)
+        return RowTable(rows, without_disturbance([self._best[count, 0] for count in rows]), context_s, row_context_s)
 
     def drafter_costs(self) -> DrafterCosts:
         """Of the drafter that runs this model."""
@@ -104,6 +120,11 @@ class ModelProfile:
         return max(0.0, one - row_s), row_s
 
 
+def without_disturbance(seconds: Sequence[float]) -> tuple[float, ...]:
+    """Times by rising row counts, each lowered to the least of those after it: fewer rows cannot take longer."""
+    return tuple(reversed(list(accumulate(reversed(seconds), min))))
+
+
 def profile(
     target: NativeModel,
     drafters: Mapping[DrafterName, Model],
@@ -119,11 +140,14 @@ def profile(
         for name, model in drafters.items()
     }
     target_profile = ModelProfile(target, TARGET_ROWS, context, is_target=True)
-    for number in range(_MAX_ROUNDS):
-        if number > 0 and time.perf_counter() > end_s:
+    profiles = (*drafter_profiles.values(), target_profile)
+    for model_profile in profiles:
+        model_profile.measure(end_s)
+    while time.perf_counter() < end_s:
+        least = min(profiles, key=lambda model_profile: model_profile.least_spent_s)
+        if least.least_spent_s > _LONGEST_S:
             break
-        for model_profile in (*drafter_profiles.values(), target_profile):
-            model_profile.measure(end_s)
+        least.measure_again()
     costs: dict[str, DrafterCosts] = {name: drafter.drafter_costs() for name, drafter in drafter_profiles.items()}
     return StepCosts(target_profile.table(), costs)
 
