@@ -89,9 +89,10 @@ auto gemm(const std::string& instruction_set, const PackedMatrix& weights, const
   const nb::gil_scoped_release release;
   if (weights.is_quantized()) {
     const OwnedRows rounded = quantize_rows(kernels, rows.data(), rows.shape(0), rows.shape(1), rounding);
-    AlignedBuffer memory(static_cast<size_t>(gemm_scratch_bytes(rounded.rows.row_capacity)));
-    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end, gemm_scratch(memory.as<void>(), rounded.rows.row_capacity),
-                           out.data(), weights.outputs);
+    const int64_t capacity = rounded.rows.row_capacity;
+    AlignedBuffer memory(static_cast<size_t>(gemm_scratch_bytes(capacity)));
+    kernels.gemm_quantized(weights, rounded.rows, num_rows, block_begin, block_end,
+                           gemm_scratch(memory.as<void>(), capacity), out.data(), weights.outputs);
   } else {
     kernels.gemm_float(weights, rows.data(), num_rows, block_begin, block_end, out.data(), weights.outputs);
   }

@@ -157,7 +157,8 @@ QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t i
   return rounded;
 }
 
-void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products) {
+void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding rounding,
+                       std::initializer_list<Product> products) {
   const bool has_quantized = std::any_of(products.begin(), products.end(),
                                          [](const Product& product) { return product.matrix->is_quantized(); });
   const int64_t inputs = products.begin()->matrix->inputs;
@@ -264,7 +265,8 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   attention_plan_.run(batch, view, config_.layers[layer].sliding_window, work_.query.as<float>(),
                       work_.attention.as<float>(), kernels_, pool_);
   float* projected = work_.projected.as<float>();
-  multiply(work_.attention.as<float>(), num_rows, config_.activation_rounding, {{&weights[Matrix::kAttentionOutput], projected}});
+  multiply(work_.attention.as<float>(), num_rows, config_.activation_rounding,
+           {{&weights[Matrix::kAttentionOutput], projected}});
   add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);
 }
 
@@ -274,7 +276,8 @@ void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
   float* gate = work_.gate.as<float>();
   float* up = work_.up.as<float>();
   norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kFfnNorm], work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_rows, normed_rounding(), {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
+  multiply(work_.normed.as<float>(), num_rows, normed_rounding(),
+           {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
   const auto activate = config_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_multiply;
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) activate(gate + row * size, up + row * size, size);

@@ -55,11 +55,11 @@ constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of two supe
 
 // All aligned to 64 bytes.
 struct GemmScratch {
-  uint8_t* weights = nullptr;      // kGemmWeightBytes
-  float* totals = nullptr;         // [kStripBlocks][row_capacity][16]
-  int8_t* high_values = nullptr;   // [row_capacity][256]: the high planes that are not zero, one after the other
-  int32_t* high_sums = nullptr;    // [2][row_capacity][16]
-  int32_t* high_rows = nullptr;    // [2][row_capacity]: whose they are
+  uint8_t* weights = nullptr;     // kGemmWeightBytes
+  float* totals = nullptr;        // [kStripBlocks][row_capacity][16]
+  int8_t* high_values = nullptr;  // [row_capacity][256]: the high planes that are not zero, one after the other
+  int32_t* high_sums = nullptr;   // [2][row_capacity][16]
+  int32_t* high_rows = nullptr;   // [2][row_capacity]: whose they are
 };
 
 inline int64_t gemm_scratch_bytes(int64_t row_capacity) {

@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 class DrafterGroup:
     """Drafters by name. Free ones propose before the controller plans, the others where a plan names them.
 
-    `seconds` is what each of them took to propose since `reset_seconds`, `passes` the rows of their models' passes.
+    `seconds` is what each of them took to propose since `reset_counts`, `passes` the rows of their models' passes.
     """
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
@@ -37,7 +37,7 @@ class DrafterGroup:
         """The drafters that work."""
         return tuple(self._drafters)
 
-    def reset_seconds(self) -> None:
+    def reset_counts(self) -> None:
         """Starts to count anew."""
         self.seconds = {}
         self.passes = {}

@@ -51,7 +51,7 @@ class Stepper:
         items = schedule.drafting
         sequences = [item.sequence for item in items]
         windows = [item.max_window for item in items]
-        self.drafters.reset_seconds()
+        self.drafters.reset_counts()
         offers = self.drafters.offers(sequences, windows)
         room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
         plans = [

@@ -1,6 +1,6 @@
 """`GrowingDraft`: a draft in the making by a drafter that makes chains, node by node, as its plan says.
 
-The draft model's drafter and the simulation of it share this: where a chain ends, and which second choices it takes.
+Drafters that run a model and their simulation share this: where a chain ends, and which second choices it takes.
 """
 
 from __future__ import annotations
