@@ -46,6 +46,7 @@ struct OwnedRows {
   std::vector<float> scales;
   std::vector<ActivationSums> sums;
   std::vector<uint8_t> flags;
+  std::vector<uint64_t> high_quads;
   QuantizedRows rows;
 };
 
@@ -64,9 +65,11 @@ OwnedRows quantize_rows(const KernelTable& kernels, const float* source, size_t 
   owned.scales.resize(segments);
   owned.sums.resize(segments);
   owned.flags.resize(segments);
+  owned.high_quads.resize(segments);
   rows.scales = owned.scales.data();
   rows.sums = owned.sums.data();
   rows.flags = owned.flags.data();
+  rows.high_quads = owned.high_quads.data();
   for (int64_t row = 0; row < static_cast<int64_t>(num_rows); ++row) {
     kernels.quantize_row(source + row * rows.inputs, row, rows);
   }

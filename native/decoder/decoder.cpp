@@ -134,6 +134,7 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   floats(work_.rounded_scales, segments);
   work_.rounded_sums.reserve(segments * sizeof(ActivationSums));
   work_.rounded_flags.reserve(segments);
+  work_.rounded_high_quads.reserve(segments * sizeof(uint64_t));
 }
 
 // Norms leave a few channels of large values, which carry much.
@@ -151,6 +152,7 @@ QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t i
   rounded.scales = work_.rounded_scales.as<float>();
   rounded.sums = work_.rounded_sums.as<ActivationSums>();
   rounded.flags = work_.rounded_flags.as<uint8_t>();
+  rounded.high_quads = work_.rounded_high_quads.as<uint64_t>();
   pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
   });

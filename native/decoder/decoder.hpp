@@ -59,7 +59,7 @@ class Decoder {
   // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
   struct Workspace {
     AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits, some_logits;
-    AlignedBuffer rounded_planes[2], rounded_scales, rounded_sums, rounded_flags;
+    AlignedBuffer rounded_planes[2], rounded_scales, rounded_sums, rounded_flags, rounded_high_quads;
   };
 
   void fill_rope_tables();

@@ -27,8 +27,8 @@
 // |x|), where sixteen lanes add up every sixteenth |x| and then fold in halves; ratio is 12 for what comes from a norm (inputs of
 // QKV, gate and up, and the output layer) and 32 for the rest. inverse = limit / usual; scale = usual / limit;
 // integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0.
-// Byte multipliers take integers as two planes of int8, integer = 128 * high + low: low = integer, high = 0 where no integer
-// of the 256 is beyond 127; else low is in -64..63. A high plane that is all zero is not multiplied.
+// Byte multipliers take integers as two planes of int8, integer = 128 * high + low: up to a magnitude of 127 an integer is low
+// alone; beyond it low is in -64..63. What is zero in a high plane, nearly all, need not be multiplied.
 //
 // ARITHMETIC of a result (row, column); `fma` rounds once; dot products, sums and everything called integer are exact in int32:
 //   total = 0

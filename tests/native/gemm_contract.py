@@ -37,24 +37,19 @@ class DecodedWeights:
 
 @dataclass(frozen=True)
 class RoundedActivations:
-    """`integers` [rows, inputs] and float32 `scales` [rows, super-blocks]; integer = 128 * high + low.
-
-    `has_high` [rows, super-blocks]: whether the high plane is used.
-    """
+    """`integers` [rows, inputs] and float32 `scales` [rows, super-blocks]; integer = 128 * high + low."""
 
     integers: IntArray
     scales: Float32Array
-    has_high: npt.NDArray[np.bool_]
 
     @property
     def high(self) -> IntArray:
         """The upper plane, -127..127."""
-        used = self.has_high.repeat(256, axis=1)[:, : self.integers.shape[1]]
-        return np.where(used, (self.integers + 64) >> 7, 0)
+        return np.where(np.abs(self.integers) > 127, (self.integers + 64) >> 7, 0)
 
     @property
     def low(self) -> IntArray:
-        """The lower plane, -64..63, or all of the integer where there is no upper one."""
+        """The lower plane: all of an integer up to 127, else -64..63."""
         return self.integers - 128 * self.high
 
 
@@ -87,21 +82,19 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
     num_blocks = -(-rows.shape[1] // 256)
     integers = np.zeros(rows.shape, np.int64)
     scales = np.zeros((len(rows), num_blocks), np.float32)
-    has_high = np.ones((len(rows), num_blocks), np.bool_)
     for block in range(num_blocks):
         part = rows[:, 256 * block : 256 * (block + 1)]
         usual, limit = np.abs(part).max(axis=1), np.float32(16256)
         with np.errstate(divide="ignore", over="ignore"):
             if rounding in OUTLIER_RATIOS:
                 bound, limit = np.float32(OUTLIER_RATIOS[rounding]) * _mean_magnitude(part), np.float32(127)
-                has_high[:, block] = bound < usual
                 usual = np.minimum(usual, bound)
             inverse = limit / usual
         usable = np.isfinite(inverse)
         factors = np.where(usable, inverse, np.float32(0))[:, None]
         scales[:, block] = np.where(usable, usual / limit, 0)
         integers[:, 256 * block : 256 * (block + 1)] = np.rint(part * factors).astype(np.int64)
-    return RoundedActivations(integers, scales, has_high)
+    return RoundedActivations(integers, scales)
 
 
 def contract_gemm(weights: DecodedWeights, activations: RoundedActivations) -> Float32Array:

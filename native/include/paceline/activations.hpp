@@ -23,9 +23,11 @@ struct ActivationSums {
 };
 
 // Flags of a row's super-block.
-constexpr uint8_t kHasHigh = 1;  // without it the high plane is all zero, and need not be read
-constexpr uint8_t kIsHeavy = 2;  // without it magnitudes of 16 inputs of the low plane add up to at most kLightSum
-constexpr int kLightSum = 1023;  // times 32 it fits 16 bits
+constexpr uint8_t kHasHigh = 1;      // without it the high plane is all zero, and need not be read
+constexpr uint8_t kIsHeavy = 2;      // without it magnitudes of 16 inputs of the low plane add up to at most kLightSum
+constexpr uint8_t kHasManyHigh = 4;  // more than kFewQuads quads of the high plane are not zero
+constexpr int kLightSum = 1023;      // times 32 it fits 16 bits
+constexpr int kFewQuads = 8;
 
 // Rounded rows: x is about scale * integer, by the rule in native/quant/layouts.hpp. Everything is ordered by super-block
 // first, so that a pass over many rows reads one super-block's part of all of them at once.
@@ -37,7 +39,8 @@ struct QuantizedRows {
   int8_t* planes[2] = {};
   float* scales = nullptr;         // [super-blocks][row_capacity]
   ActivationSums* sums = nullptr;  // [super-blocks][row_capacity]
-  uint8_t* flags = nullptr;        // [super-blocks][row_capacity]: kHasHigh, kIsHeavy
+  uint8_t* flags = nullptr;        // [super-blocks][row_capacity]: kHasHigh, kIsHeavy, kHasManyHigh
+  uint64_t* high_quads = nullptr;  // [super-blocks][row_capacity]: bit q is set unless high integers 4q to 4q + 3 are all zero
 
   int64_t num_super_blocks() const { return (inputs + kActivationPlane - 1) / kActivationPlane; }
 };

@@ -29,7 +29,7 @@ inline void round_segment(const float* source, int64_t count, float factor, int8
   for (int64_t i = 0; i < count; i += kLanes) {
     const I32x16 rounded = round_to_int(multiply(load(source + i), broadcast(factor)));
     if constexpr (has_high) {
-      const I32x16 high = shift_right<7>(add_int(rounded, broadcast_int(64)));
+      const I32x16 high = keep_beyond<127>(shift_right<7>(add_int(rounded, broadcast_int(64))), rounded);
       const I32x16 low = subtract_int(rounded, shift_left<7>(high));
       sums.totals[i / 32] += 128 * store_plane(high, i, 1, planes[1], sums) + store_plane(low, i, 0, planes[0], sums);
     } else {
@@ -68,6 +68,13 @@ struct RoundingRange {
   }
 };
 
+inline uint8_t flags_of(const int8_t* low_plane, uint64_t high_quads) {
+  int flags = largest_sixteen(low_plane) > kLightSum ? kIsHeavy : 0;
+  if (high_quads != 0) flags |= kHasHigh;
+  if (__builtin_popcountll(high_quads) > kFewQuads) flags |= kHasManyHigh;
+  return static_cast<uint8_t>(flags);
+}
+
 inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) {
   for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
     const int64_t first = b * kSuperBlock;
@@ -80,8 +87,8 @@ inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) 
     int8_t* planes[2] = {rows.planes[0] + index * kActivationPlane, rows.planes[1] + index * kActivationPlane};
     const auto round = range.has_high ? round_segment<true> : round_segment<false>;
     round(source + first, count, is_zero ? 0.0F : inverse, planes, rows.sums[index]);
-    const bool is_heavy = largest_sixteen(planes[0]) > kLightSum;
-    rows.flags[index] = static_cast<uint8_t>((range.has_high ? kHasHigh : 0) | (is_heavy ? kIsHeavy : 0));
+    rows.high_quads[index] = range.has_high ? nonzero_quads(planes[1]) : 0;
+    rows.flags[index] = flags_of(planes[0], rows.high_quads[index]);
   }
 }
 

@@ -24,6 +24,7 @@ struct TileRows {
   const float* scales;
   const ActivationSums* sums;
   const uint8_t* flags;
+  const uint64_t* high_quads;
 
   TileRows(const QuantizedRows& rows, int64_t super_block, int64_t first_row) {
     const int64_t index = super_block * rows.row_capacity + first_row;
@@ -32,6 +33,7 @@ struct TileRows {
     scales = rows.scales + index;
     sums = rows.sums + index;
     flags = rows.flags + index;
+    high_quads = rows.high_quads + index;
   }
 
   // All flags of the first `count` rows.
@@ -186,6 +188,13 @@ struct WordDots {
   static constexpr bool kAreCentred = kAreUsed && kNeedCentre;
 };
 
+// Where dot products with activations of this sum begin.
+template <GgmlType type, class Integer>
+inline Dots begin_dots_for(Integer sum) {
+  if constexpr (WordDots<type>::kAreCentred) return begin_dots(-32 * sum);
+  if constexpr (!WordDots<type>::kAreCentred) return begin_dots();
+}
+
 // Integer sums of rows over a super-block, one plane: sum over runs of scale * (sum of weight integer * activation), for
 // Rows with values(row), a row's plane, and start(row, run), where the run's dot products begin if they are centred.
 template <GgmlType type, bool kIsWord>
@@ -270,8 +279,33 @@ template <GgmlType type, int kChains, class Source>
   }
 }
 
-// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's. High planes, which few rows have,
-// are multiplied for those rows alone.
+// Adds the products of the high planes' few quads that are not zero to the sums of `num_rows` rows.
+template <GgmlType type, class Source>
+[[gnu::noinline]] void add_few_high(const TileRows& rows, int num_rows, const Source& source, const uint8_t* scales,
+                                    I32x16* totals) {
+  constexpr int kBits = Layout<type>::kWeightBits;
+  const ScaleReader<Layout<type>::kScales> reader(scales, 8);
+  uint64_t quads = 0;
+  for (int row = 0; row < num_rows; ++row) quads |= rows.high_quads[row];
+  while (quads != 0) {
+    const int group = __builtin_ctzll(quads) / kGroupRegisters;
+    const GroupWeights weights = source(group);
+    for (; quads != 0 && __builtin_ctzll(quads) / kGroupRegisters == group; quads &= quads - 1) {
+      const int quad = __builtin_ctzll(quads);
+      const Factors factors = make_factors(reader.integer_scale(4 * quad / Layout<type>::kScaleInputs));
+      for (int row = 0; row < num_rows; ++row) {
+        if ((rows.high_quads[row] >> quad & 1) == 0) continue;
+        const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
+        const Dots begin = begin_dots_for<type>(values[0] + values[1] + values[2] + values[3]);
+        const Dots dots = add_dots<kBits>(begin, weights.registers[quad % kGroupRegisters], values);
+        totals[row] = finish_dots(totals[row], dots, factors);
+      }
+    }
+  }
+}
+
+// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's. High planes, which few rows have
+// and mostly in one quad, are multiplied for those rows alone.
 template <GgmlType type, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const Source& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
@@ -289,7 +323,11 @@ inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows,
     I32x16 high[kRows];
     PACELINE_UNROLL
     for (I32x16& sum : high) sum = zero_int();
-    sum_flagged_rows<type, kFewChains>(rows, kRows, kHasHigh, 1, source, scales, high);
+    if ((flags & kHasManyHigh) != 0) {
+      sum_flagged_rows<type, kFewChains>(rows, kRows, kHasHigh, 1, source, scales, high);
+    } else {
+      add_few_high<type>(rows, kRows, source, scales, high);
+    }
     PACELINE_UNROLL
     for (int row = 0; row < kRows; ++row) {
       total[row] = finish.add(total[row], {low[row], high[row]}, rows.sums[row], rows.scales[row]);

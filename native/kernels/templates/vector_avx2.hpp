@@ -117,6 +117,23 @@ inline int largest_sixteen(const int8_t* values) {
   const __m128i two = _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
   return _mm_cvtsi128_si32(two);
 }
+inline uint64_t nonzero_quads(const int8_t* values) {
+  uint64_t zeros = 0;
+  for (int i = 0; i < 8; ++i) {
+    const __m256i quads = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values) + i);
+    const __m256i is_zero = _mm256_cmpeq_epi32(quads, _mm256_setzero_si256());
+    zeros |= static_cast<uint64_t>(_mm256_movemask_ps(_mm256_castsi256_ps(is_zero))) << 8 * i;
+  }
+  return ~zeros;
+}
+template <int kLimit>
+inline __m256i keep_beyond_half(__m256i x, __m256i by) {
+  return _mm256_and_si256(x, _mm256_cmpgt_epi32(_mm256_abs_epi32(by), _mm256_set1_epi32(kLimit)));
+}
+template <int kLimit>
+inline I32x16 keep_beyond(I32x16 x, I32x16 by) {
+  return {keep_beyond_half<kLimit>(x.low, by.low), keep_beyond_half<kLimit>(x.high, by.high)};
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
 inline I32x16 subtract_int(I32x16 a, I32x16 b) {
   return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};

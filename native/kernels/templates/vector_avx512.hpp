@@ -84,6 +84,19 @@ inline int largest_sixteen(const int8_t* values) {
   }
   return _mm512_reduce_max_epi32(largest);
 }
+inline uint64_t nonzero_quads(const int8_t* values) {
+  uint64_t quads = 0;
+  for (int i = 0; i < 4; ++i) {
+    const __m512i sixteen = _mm512_loadu_si512(values + 64 * i);
+    quads |= static_cast<uint64_t>(_mm512_test_epi32_mask(sixteen, sixteen)) << 16 * i;
+  }
+  return quads;
+}
+template <int kLimit>
+inline I32x16 keep_beyond(I32x16 x, I32x16 by) {
+  const __mmask16 is_beyond = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(by.value), _mm512_set1_epi32(kLimit));
+  return {_mm512_maskz_mov_epi32(is_beyond, x.value)};
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.value, b.value)}; }
 inline I32x16 subtract_int(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.value, b.value)}; }
 template <int kShift>

@@ -135,6 +135,18 @@ inline int largest_sixteen(const int8_t* values) {
   }
   return largest;
 }
+// Bit q: whether any of values 4q to 4q + 3 is not zero, of 256.
+inline uint64_t nonzero_quads(const int8_t* values) {
+  uint64_t quads = 0;
+  for (int i = 0; i < 256; ++i) quads |= static_cast<uint64_t>(values[i] != 0) << i / 4;
+  return quads;
+}
+// x where the magnitude of `by` is above kLimit, else 0.
+template <int kLimit>
+inline I32x16 keep_beyond(I32x16 x, I32x16 by) {
+  for (int i = 0; i < 16; ++i) x.lane[i] = std::abs(by.lane[i]) > kLimit ? x.lane[i] : 0;
+  return x;
+}
 inline I32x16 add_int(I32x16 a, I32x16 b) {
   for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
   return a;
