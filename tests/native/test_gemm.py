@@ -107,6 +107,31 @@ def test_sums_stay_exact_up_to_and_beyond_what_fits_16_bits(weight_type: str, to
             assert_same_bits(gemm(instruction_set, tensor, rows[:num_rows]), oracle[:num_rows])
 
 
+@pytest.mark.parametrize("weight_type", INTEGER_SCALE_TYPES)
+def test_rows_with_no_few_and_many_outliers_share_a_batch(weight_type: str) -> None:
+    """Kernels multiply the high plane in two ways: up to 8 quads of it one by one, more as a whole."""
+    rng = np.random.default_rng(6)
+    rounding = Rounding.EIGHT_BITS_OF_NORMED
+    num_outliers = np.array([0, 1, 2, 8, 9, 16, 1, 0, 3, 7, 12, 1])
+    rows = rng.standard_normal((len(num_outliers), 512)).astype(np.float32)
+    for row, count in zip(rows, num_outliers, strict=True):
+        row[rng.choice(64, count, replace=False) * 4 + rng.integers(0, 4, count)] = 3000 * rng.choice((-1, 1), count)
+    planes, _, _, _ = kernels.quantize(FAST_SET, rows, rounding)
+    high_quads = planes[:, :, 1].reshape(len(rows), 128, 4).any(axis=2).sum(axis=1)
+    np.testing.assert_array_equal(high_quads, num_outliers)
+    tensor = random_tensor(rng, weight_type, 24, 512)
+    oracle = gemm("scalar", tensor, rows, rounding)
+    if weight_type in {"Q4_K", "Q6_K"}:
+        assert_same_bits(oracle, contract_gemm(decode(tensor), round_activations(rows, rounding)))
+    for instruction_set in INSTRUCTION_SETS:
+        for first in range(len(rows)):
+            for last in range(first + 1, len(rows) + 1):
+                part = gemm(instruction_set, tensor, rows[first:last], rounding)
+                assert_same_bits(part, oracle[first:last])
+        many = gemm(instruction_set, tensor, np.tile(rows, (4, 1)), rounding)
+        assert_same_bits(many, np.tile(oracle, (4, 1)))
+
+
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 @pytest.mark.parametrize("weight_type", ALL_TYPES)

@@ -16,7 +16,7 @@
 namespace paceline::PACELINE_ISA {
 
 // How far ahead of the unpacked group weights are asked for, into the second-level cache.
-constexpr int64_t kPrefetchBytes = 16384;
+constexpr int64_t kPrefetchBytes = 8192;
 
 // Consecutive rows of activations at one super-block.
 struct TileRows {
@@ -44,7 +44,8 @@ struct TileRows {
   }
 };
 
-// Where the row loop gets weights from: packed, or unpacked before by unpack_super_block.
+// Where the row loop gets weights from, a group or a quad (four inputs) at a time: packed, or unpacked before by
+// unpack_super_block.
 template <GgmlType type>
 struct PackedGroups {
   const uint8_t* block;
@@ -55,6 +56,10 @@ struct PackedGroups {
     }
     return unpack_group<type>(block + group * Numbers::kIntegerBytes);
   }
+  inline U8x64 quad(int index) const {
+    const uint8_t* group = block + index / kGroupRegisters * Layout<type>::kIntegerBytes;
+    return unpack_register<type>(group, index % kGroupRegisters);
+  }
 };
 struct UnpackedGroups {
   const uint8_t* registers;
@@ -64,6 +69,7 @@ struct UnpackedGroups {
     for (int i = 0; i < kGroupRegisters; ++i) weights.registers[i] = load_bytes(source + i * kRegisterBytes);
     return weights;
   }
+  inline U8x64 quad(int index) const { return load_bytes(registers + index * kRegisterBytes); }
 };
 
 constexpr int64_t kUnpackedBytes = kColumnBlock * kSuperBlock;
@@ -287,19 +293,15 @@ template <GgmlType type, class Source>
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
   uint64_t quads = 0;
   for (int row = 0; row < num_rows; ++row) quads |= rows.high_quads[row];
-  while (quads != 0) {
-    const int group = __builtin_ctzll(quads) / kGroupRegisters;
-    const GroupWeights weights = source(group);
-    for (; quads != 0 && __builtin_ctzll(quads) / kGroupRegisters == group; quads &= quads - 1) {
-      const int quad = __builtin_ctzll(quads);
-      const Factors factors = make_factors(reader.integer_scale(4 * quad / Layout<type>::kScaleInputs));
-      for (int row = 0; row < num_rows; ++row) {
-        if ((rows.high_quads[row] >> quad & 1) == 0) continue;
-        const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
-        const Dots begin = begin_dots_for<type>(values[0] + values[1] + values[2] + values[3]);
-        const Dots dots = add_dots<kBits>(begin, weights.registers[quad % kGroupRegisters], values);
-        totals[row] = finish_dots(totals[row], dots, factors);
-      }
+  for (; quads != 0; quads &= quads - 1) {
+    const int quad = __builtin_ctzll(quads);
+    const U8x64 weights = source.quad(quad);
+    const Factors factors = make_factors(reader.integer_scale(4 * quad / Layout<type>::kScaleInputs));
+    for (int row = 0; row < num_rows; ++row) {
+      if ((rows.high_quads[row] >> quad & 1) == 0) continue;
+      const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
+      const Dots begin = begin_dots_for<type>(values[0] + values[1] + values[2] + values[3]);
+      totals[row] = finish_dots(totals[row], add_dots<kBits>(begin, weights, values), factors);
     }
   }
 }
@@ -330,7 +332,11 @@ inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows,
     }
     PACELINE_UNROLL
     for (int row = 0; row < kRows; ++row) {
-      total[row] = finish.add(total[row], {low[row], high[row]}, rows.sums[row], rows.scales[row]);
+      if ((rows.flags[row] & kHasHigh) != 0) {
+        total[row] = finish.add(total[row], {low[row], high[row]}, rows.sums[row], rows.scales[row]);
+      } else {
+        total[row] = finish.add(total[row], {low[row]}, rows.sums[row], rows.scales[row]);
+      }
     }
   } else {
     PACELINE_UNROLL

@@ -70,6 +70,15 @@ inline GroupWeights unpack_group(const uint8_t* group) {
   return weights;
 }
 
+// Register `index` of a group alone; the compiler leaves out what the others would take.
+template <GgmlType type, int kFirst = 0>
+inline U8x64 unpack_register(const uint8_t* group, int index) {
+  if constexpr (kFirst + 1 < kGroupRegisters) {
+    if (index != kFirst) return unpack_register<type, kFirst + 1>(group, index);
+  }
+  return unpack_group<type>(group).registers[kFirst];
+}
+
 template <GgmlType type>
 struct LayoutTraits {
   using Numbers = Layout<type>;
