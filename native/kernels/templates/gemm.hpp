@@ -1,6 +1,7 @@
 // GEMM entry points: rounding of activations, and the walk over column blocks and row tiles.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "gemm_tile.hpp"
@@ -118,14 +119,20 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
   return static_cast<int>(remaining < kColumnBlock ? remaining : kColumnBlock);
 }
 
-// Few rows: a column block after the other, its weights unpacked into registers.
+// Rows of which a tile after the other meets a strip of column blocks: the tile stays in the first-level cache, the strip in the
+// second. Each tile unpacks the weights anew, into registers.
 template <GgmlType type, int kMaxRows, int kChains>
 void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                    int64_t block_end, float* out, int64_t stride) {
-  for (int64_t index = block_begin; index < block_end; ++index) {
-    for_each_row_tile<kMaxRows>(num_rows, [&]<int kRows>(int64_t first) {
-      quantized_tile<type, kRows, kChains>(weights.block(index), rows, first, columns_of_block(weights, index),
-                                           out + first * stride + index * kColumnBlock, stride);
+  constexpr int64_t kStripBytes = 192 * 1024;
+  const int64_t strip = std::max(kStripBytes / weights.block_bytes, int64_t{1});
+  for (int64_t first = block_begin; first < block_end; first += strip) {
+    const int64_t last = std::min(first + strip, block_end);
+    for_each_row_tile<kMaxRows>(num_rows, [&]<int kRows>(int64_t row) {
+      for (int64_t index = first; index < last; ++index) {
+        quantized_tile<type, kRows, kChains>(weights.block(index), rows, row, columns_of_block(weights, index),
+                                             out + row * stride + index * kColumnBlock, stride);
+      }
     });
   }
 }
@@ -167,7 +174,7 @@ struct SuperBlock {
         scales(integers + groups * Layout<type>::kIntegerBytes) {}
 };
 
-// Many rows: super-blocks outermost within a strip, so that the rows' part of one stays in cache for the whole strip.
+// Many rows: super-blocks outermost within a strip, so that all rows' part of one stays in cache for the whole strip.
 template <GgmlType type, int kTileRows, int kChains>
 void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
@@ -194,7 +201,7 @@ void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int6
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
-  constexpr int64_t kManyRows = 32;
+  constexpr int64_t kManyRows = 96;
   visit_quantized(weights.type, [&]<GgmlType type>() {
     if (num_rows < kManyRows) {
       gemm_few_rows<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, out, stride);

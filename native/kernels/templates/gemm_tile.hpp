@@ -318,7 +318,12 @@ inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows,
   I32x16 low[kRows];
   RunSums<type, kIsWord>::template add_up<kChains>(source, reader, LowRows{rows.planes[0], rows.sums}, low);
   if (kIsWord && (flags & kIsHeavy) != 0) {
-    sum_flagged_rows<type, kFewChains>(rows, kRows, kIsHeavy, 0, source, scales, low);
+    I32x16 sums[kRows];  // `low` itself would have to be in memory all the time
+    PACELINE_UNROLL
+    for (int row = 0; row < kRows; ++row) sums[row] = low[row];
+    sum_flagged_rows<type, kFewChains>(rows, kRows, kIsHeavy, 0, source, scales, sums);
+    PACELINE_UNROLL
+    for (int row = 0; row < kRows; ++row) low[row] = sums[row];
   }
   const BlockFinish<type, WordDots<type>::kAreCentred> finish(reader);
   if ((flags & kHasHigh) != 0) {
