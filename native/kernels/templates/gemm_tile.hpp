@@ -391,8 +391,9 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
   }
 }
 
-// Adds a super-block of `groups` groups to `total`, for types with a half scale a group.
-template <GgmlType type, int kPlanes, int kChains, int kRows, class Source>
+// Adds a super-block of `groups` groups to `total`, for types with a half scale a group. The high plane is multiplied in groups
+// where any row's is not zero.
+template <GgmlType type, int kChains, int kRows, class Source>
 inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const Source& source,
                                                             const uint8_t* scales, int groups,
                                                             F32x16 (&total)[kRows]) {
@@ -400,8 +401,16 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
   F32x16 partial[kRows];
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) partial[row] = zero();
-  for (int group = 0; group < groups; ++group) {
-    add_group<type, kPlanes, kChains>(rows, source(group), reader, group, partial);
+  uint64_t high_quads = 0;
+  if ((rows.all_flags(kRows) & kHasHigh) != 0) {
+    for (int row = 0; row < kRows; ++row) high_quads |= rows.high_quads[row];
+  }
+  for (int group = 0; group < groups; ++group, high_quads >>= kGroupRegisters) {
+    if (high_quads % (1 << kGroupRegisters) != 0) {
+      add_group<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source(group), reader, group, partial);
+    } else {
+      add_group<type, 1, kChains>(rows, source(group), reader, group, partial);
+    }
   }
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) total[row] = fma(partial[row], broadcast(rows.scales[row]), total[row]);
@@ -416,10 +425,8 @@ inline __attribute__((always_inline)) void add_super_block(const TileRows& rows,
                                                            F32x16 (&total)[kRows]) {
   if constexpr (LayoutTraits<type>::kHasIntegerScales) {
     add_whole_block<type, kChains>(rows, source, scales, total);
-  } else if ((rows.all_flags(kRows) & kHasHigh) != 0) {
-    add_ragged_block<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source, scales, groups, total);
   } else {
-    add_ragged_block<type, 1, kChains>(rows, source, scales, groups, total);
+    add_ragged_block<type, kChains>(rows, source, scales, groups, total);
   }
 }
 
