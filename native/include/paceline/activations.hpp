@@ -52,9 +52,9 @@ inline int64_t activation_row_capacity(int64_t num_rows) {
   return (num_rows + kActivationTile - 1) / kActivationTile * kActivationTile;
 }
 
-// Memory of one thread for one GEMM call.
-constexpr int64_t kStripBlocks = 8;              // column blocks that are worked on together for many rows
-constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of two super-blocks, 2 bytes each at most
+// Memory of one thread for one GEMM call by tiles (AMX).
+constexpr int64_t kStripBlocks = 8;              // column blocks that are worked on together
+constexpr int64_t kGemmWeightBytes = 16 * 1024;  // unpacked weights of two super-blocks, 2 bytes each
 
 // All aligned to 64 bytes.
 struct GemmScratch {

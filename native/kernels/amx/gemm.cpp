@@ -47,6 +47,43 @@ class TileSession {
   ~TileSession() { _tile_release(); }
 };
 
+// Where super-block `super_block` of a column block begins, and its scales.
+template <GgmlType type>
+struct SuperBlock {
+  const uint8_t* integers;
+  int groups;
+  const uint8_t* scales;
+
+  SuperBlock(const PackedMatrix& weights, int64_t index, int64_t super_block)
+      : integers(weights.block(index) + super_block * (kSuperBlock / kGroup) * Layout<type>::kGroupBytes),
+        groups(groups_of<type>(weights.inputs, super_block)),
+        scales(integers + groups * Layout<type>::kIntegerBytes) {}
+};
+
+// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong, a row after the other because
+// rows of the result lie on different pages.
+inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t first,
+                         int64_t last, const float* totals, float* out, int64_t stride) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t index = first; index < last; ++index) {
+      const float* source = totals + ((index - first) * rows.row_capacity + row) * kColumnBlock;
+      store_partial(out + row * stride + index * kColumnBlock, load(source), columns_of_block(weights, index));
+    }
+  }
+}
+
+// Calls add_strip(first, last) for strips of column blocks, whose totals it adds to `totals`, [blocks][row_capacity][16].
+template <class AddStrip>
+void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+                 int64_t block_end, float* totals, float* out, int64_t stride, AddStrip add_strip) {
+  for (int64_t first = block_begin; first < block_end; first += kStripBlocks) {
+    const int64_t last = block_end - first < kStripBlocks ? block_end : first + kStripBlocks;
+    std::memset(totals, 0, static_cast<size_t>((last - first) * rows.row_capacity * kColumnBlock) * sizeof(float));
+    add_strip(first, last);
+    write_totals(weights, rows, num_rows, first, last, totals, out, stride);
+  }
+}
+
 // Sums of a tile of rows over a super-block, of one plane of activations.
 struct alignas(64) TileSums {
   int32_t products[2][2][kProducts];  // [half][high, low weights][16 rows][16]

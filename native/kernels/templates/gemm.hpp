@@ -119,10 +119,10 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
   return static_cast<int>(remaining < kColumnBlock ? remaining : kColumnBlock);
 }
 
-// Rows of which a tile after the other meets a strip of column blocks: the tile stays in the first-level cache, the strip in the
-// second. Each tile unpacks the weights anew, into registers.
+// A tile of rows after the other meets a strip of column blocks: the tile stays in the first-level cache, the strip in the second.
+// Each tile unpacks the weights anew, into registers.
 template <GgmlType type, int kMaxRows, int kChains>
-void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
+void gemm_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                    int64_t block_end, float* out, int64_t stride) {
   constexpr int64_t kStripBytes = 192 * 1024;
   const int64_t strip = std::max(kStripBytes / weights.block_bytes, int64_t{1});
@@ -137,77 +137,12 @@ void gemm_few_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64
   }
 }
 
-// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong, a row after the other because
-// rows of the result lie on different pages.
-inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t first,
-                         int64_t last, const float* totals, float* out, int64_t stride) {
-  for (int64_t row = 0; row < num_rows; ++row) {
-    for (int64_t index = first; index < last; ++index) {
-      const float* source = totals + ((index - first) * rows.row_capacity + row) * kColumnBlock;
-      store_partial(out + row * stride + index * kColumnBlock, load(source), columns_of_block(weights, index));
-    }
-  }
-}
-
-// Calls add_strip(first, last) for strips of column blocks, whose totals it adds to `totals`, [blocks][row_capacity][16].
-template <class AddStrip>
-void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                 int64_t block_end, float* totals, float* out, int64_t stride, AddStrip add_strip) {
-  for (int64_t first = block_begin; first < block_end; first += kStripBlocks) {
-    const int64_t last = block_end - first < kStripBlocks ? block_end : first + kStripBlocks;
-    std::memset(totals, 0, static_cast<size_t>((last - first) * rows.row_capacity * kColumnBlock) * sizeof(float));
-    add_strip(first, last);
-    write_totals(weights, rows, num_rows, first, last, totals, out, stride);
-  }
-}
-
-// Where super-block `super_block` of a column block begins, and its scales.
-template <GgmlType type>
-struct SuperBlock {
-  const uint8_t* integers;
-  int groups;
-  const uint8_t* scales;
-
-  SuperBlock(const PackedMatrix& weights, int64_t index, int64_t super_block)
-      : integers(weights.block(index) + super_block * (kSuperBlock / kGroup) * Layout<type>::kGroupBytes),
-        groups(groups_of<type>(weights.inputs, super_block)),
-        scales(integers + groups * Layout<type>::kIntegerBytes) {}
-};
-
-// Many rows: super-blocks outermost within a strip, so that all rows' part of one stays in cache for the whole strip.
-template <GgmlType type, int kTileRows, int kChains>
-void gemm_many_rows(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                    int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
-  static_assert(kActivationTile % kTileRows == 0);
-  const auto add_block = [&](int64_t index, int64_t b, float* totals) {
-    const SuperBlock<type> block(weights, index, b);
-    unpack_super_block<type>(block.integers, block.groups, scratch.weights);
-    for (int64_t row = 0; row < num_rows; row += kTileRows) {
-      unpacked_tile<type, kTileRows, kChains>(scratch.weights, block.scales, block.groups, TileRows(rows, b, row),
-                                              totals + row * kColumnBlock);
-    }
-  };
-  walk_strips(weights, rows, num_rows, block_begin, block_end, scratch.totals, out, stride,
-              [&](int64_t first, int64_t last) {
-                for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
-                  for (int64_t index = first; index < last; ++index) {
-                    add_block(index, b, scratch.totals + (index - first) * rows.row_capacity * kColumnBlock);
-                  }
-                }
-              });
-}
-
 // At most kMaxRows rows are summed at once, kChains of their planes' dot products interleaved.
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                    int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride) {
-  constexpr int64_t kManyRows = 96;
+                    int64_t block_end, const GemmScratch&, float* out, int64_t stride) {
   visit_quantized(weights.type, [&]<GgmlType type>() {
-    if (num_rows < kManyRows) {
-      gemm_few_rows<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, out, stride);
-    } else {
-      gemm_many_rows<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, scratch, out, stride);
-    }
+    gemm_strips<type, kMaxRows, kChains>(weights, rows, num_rows, block_begin, block_end, out, stride);
   });
 }
 

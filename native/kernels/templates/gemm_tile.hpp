@@ -44,8 +44,7 @@ struct TileRows {
   }
 };
 
-// Where the row loop gets weights from, a group or a quad (four inputs) at a time: packed, or unpacked before by
-// unpack_super_block.
+// A super-block of packed weights, unpacked a group or a quad (four inputs) at a time.
 template <GgmlType type>
 struct PackedGroups {
   const uint8_t* block;
@@ -61,29 +60,6 @@ struct PackedGroups {
     return unpack_register<type>(group, index % kGroupRegisters);
   }
 };
-struct UnpackedGroups {
-  const uint8_t* registers;
-  inline __attribute__((always_inline)) GroupWeights operator()(int group) const {
-    GroupWeights weights;
-    const uint8_t* source = registers + group * kGroupRegisters * kRegisterBytes;
-    for (int i = 0; i < kGroupRegisters; ++i) weights.registers[i] = load_bytes(source + i * kRegisterBytes);
-    return weights;
-  }
-  inline U8x64 quad(int index) const { return load_bytes(registers + index * kRegisterBytes); }
-};
-
-constexpr int64_t kUnpackedBytes = kColumnBlock * kSuperBlock;
-
-template <GgmlType type>
-inline void unpack_super_block(const uint8_t* block, int groups, uint8_t* registers) {
-  const PackedGroups<type> source{block};
-  for (int group = 0; group < groups; ++group) {
-    const GroupWeights weights = source(group);
-    for (int i = 0; i < kGroupRegisters; ++i) {
-      store_bytes(registers + (group * kGroupRegisters + i) * kRegisterBytes, weights.registers[i]);
-    }
-  }
-}
 
 // Dot products of kRegisters registers of weights with kChains runs of activations, values(chain), interleaved because one
 // chain of them is bound by the instruction's latency. They begin with begin(chain); finish(chain, dots) is called once or
@@ -228,8 +204,8 @@ struct RunSums {
     if constexpr (kFirst + kChains < kRows) add_run<kChains, kRows, kFirst + kChains>(rows, run, weights, factors, totals);
   }
 
-  template <int kChains, int kRows, class Source, class Rows>
-  static inline __attribute__((always_inline)) void add_up(const Source& source,
+  template <int kChains, int kRows, class Rows>
+  static inline __attribute__((always_inline)) void add_up(const PackedGroups<type>& source,
                                                            const ScaleReader<Layout<type>::kScales>& reader,
                                                            const Rows& rows, I32x16 (&totals)[kRows]) {
     PACELINE_UNROLL
@@ -267,9 +243,9 @@ struct ChosenRows {
 };
 
 // The sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
-template <GgmlType type, int kChains, class Source>
-[[gnu::noinline]] void sum_flagged_rows(const TileRows& rows, int num_rows, int flag, int plane, const Source& source,
-                                        const uint8_t* scales, I32x16* totals) {
+template <GgmlType type, int kChains>
+[[gnu::noinline]] void sum_flagged_rows(const TileRows& rows, int num_rows, int flag, int plane,
+                                        const PackedGroups<type>& source, const uint8_t* scales, I32x16* totals) {
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
   ChosenRows<kChains> chosen{rows, plane, {}};
   int count = 0;
@@ -286,8 +262,8 @@ template <GgmlType type, int kChains, class Source>
 }
 
 // Adds the products of the high planes' few quads that are not zero to the sums of `num_rows` rows.
-template <GgmlType type, class Source>
-[[gnu::noinline]] void add_few_high(const TileRows& rows, int num_rows, const Source& source, const uint8_t* scales,
+template <GgmlType type>
+[[gnu::noinline]] void add_few_high(const TileRows& rows, int num_rows, const PackedGroups<type>& source, const uint8_t* scales,
                                     I32x16* totals) {
   constexpr int kBits = Layout<type>::kWeightBits;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
@@ -308,8 +284,8 @@ template <GgmlType type, class Source>
 
 // Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's. High planes, which few rows have
 // and mostly in one quad, are multiplied for those rows alone.
-template <GgmlType type, int kChains, int kRows, class Source>
-inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const Source& source,
+template <GgmlType type, int kChains, int kRows>
+inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const PackedGroups<type>& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
   constexpr bool kIsWord = WordDots<type>::kAreUsed;
   constexpr int kFewChains = kChains < 2 ? kChains : 2;
@@ -393,8 +369,8 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
 
 // Adds a super-block of `groups` groups to `total`, for types with a half scale a group. The high plane is multiplied in groups
 // where any row's is not zero.
-template <GgmlType type, int kChains, int kRows, class Source>
-inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const Source& source,
+template <GgmlType type, int kChains, int kRows>
+inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const PackedGroups<type>& source,
                                                             const uint8_t* scales, int groups,
                                                             F32x16 (&total)[kRows]) {
   const ScaleReader<Layout<type>::kScales> reader(scales, groups);
@@ -419,8 +395,8 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
 // Both ---------------------------------------------------------------------------------------------------------------------
 
 // kChains: dot products of one plane that are interleaved.
-template <GgmlType type, int kChains, int kRows, class Source>
-inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const Source& source,
+template <GgmlType type, int kChains, int kRows>
+inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const PackedGroups<type>& source,
                                                            const uint8_t* scales, int groups,
                                                            F32x16 (&total)[kRows]) {
   if constexpr (LayoutTraits<type>::kHasIntegerScales) {
@@ -453,18 +429,6 @@ template <GgmlType type, int kRows, int kChains>
   }
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) store_partial(out + row * stride, total[row], columns);
-}
-
-// Adds one super-block, unpacked at `registers`, to totals [kRows][16].
-template <GgmlType type, int kRows, int kChains>
-[[gnu::noinline]] void unpacked_tile(const uint8_t* registers, const uint8_t* scales, int groups, const TileRows& rows,
-                                     float* totals) {
-  F32x16 total[kRows];
-  PACELINE_UNROLL
-  for (int row = 0; row < kRows; ++row) total[row] = load(totals + row * kColumnBlock);
-  add_super_block<type, kChains>(rows, UnpackedGroups{registers}, scales, groups, total);
-  PACELINE_UNROLL
-  for (int row = 0; row < kRows; ++row) store(totals + row * kColumnBlock, total[row]);
 }
 
 // Float weights --------------------------------------------------------------------------------------------------------------

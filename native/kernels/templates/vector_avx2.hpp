@@ -159,11 +159,6 @@ inline U8x64 load_bytes(const uint8_t* source) {
   const auto* halves = reinterpret_cast<const __m256i*>(source);
   return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
 }
-inline void store_bytes(uint8_t* target, U8x64 x) {
-  auto* halves = reinterpret_cast<__m256i*>(target);
-  _mm256_storeu_si256(halves, x.low);
-  _mm256_storeu_si256(halves + 1, x.high);
-}
 template <int kShift>
 inline __m256i shift_words(__m256i x) {
   return kShift >= 0 ? _mm256_srli_epi16(x, kShift >= 0 ? kShift : 0) : _mm256_slli_epi16(x, kShift < 0 ? -kShift : 0);

@@ -184,7 +184,6 @@ inline U8x64 load_bytes(const uint8_t* source) {
   std::memcpy(out.byte, source, sizeof(out.byte));
   return out;
 }
-inline void store_bytes(uint8_t* target, U8x64 x) { std::memcpy(target, x.byte, sizeof(x.byte)); }
 // (x >> kShift) & kMask in each byte, to the left where kShift is negative. kMask must leave out the bits that the shift
 // brings in from the neighbour.
 template <int kShift, int kMask>
