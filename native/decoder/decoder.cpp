@@ -28,6 +28,14 @@ void check_packed_type(GgmlType type, GgmlType packed_type) {
   require(packed_type == type || packed_type == GgmlType::kQ4_0, "weights can only be rounded to Q4_0");
 }
 
+// Leaves in `rows` ([rows][size]) those that `wanted` names, in its order; `spare` is of the same size.
+void take_rows(AlignedBuffer& rows, AlignedBuffer& spare, int64_t size, std::span<const int32_t> wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    std::memcpy(spare.as<float>() + i * size, rows.as<float>() + wanted[i] * size, size * sizeof(float));
+  }
+  std::swap(rows, spare);
+}
+
 }  // namespace
 
 Decoder::Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels)
@@ -252,7 +260,8 @@ void Decoder::finish_query_key_value(const Batch& batch, int64_t layer, int64_t 
   kernels_.store_kv(view, batch.slots[row], key, value);
 }
 
-void Decoder::attention_layer(const Batch& batch, int64_t layer) {
+// Leaves the rows' queries in the workspace and their keys and values in KV memory.
+void Decoder::project_query_key_value(const Batch& batch, int64_t layer) {
   const LayerWeights& weights = layers_[layer];
   const int64_t num_rows = batch.num_rows();
   norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kAttentionNorm], work_.normed.as<float>());
@@ -264,7 +273,12 @@ void Decoder::attention_layer(const Batch& batch, int64_t layer) {
   pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) finish_query_key_value(batch, layer, row, view);
   });
-  attention_plan_.run(batch, view, config_.layers[layer].sliding_window, work_.query.as<float>(),
+}
+
+void Decoder::attend(const Batch& batch, int64_t layer) {
+  const LayerWeights& weights = layers_[layer];
+  const int64_t num_rows = batch.num_rows();
+  attention_plan_.run(batch, kv_.layer(layer), config_.layers[layer].sliding_window, work_.query.as<float>(),
                       work_.attention.as<float>(), kernels_, pool_);
   float* projected = work_.projected.as<float>();
   multiply(work_.attention.as<float>(), num_rows, config_.activation_rounding,
@@ -288,15 +302,24 @@ void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
   add_residual(work_.projected.as<float>(), num_rows, weights[Vector::kPostFfnNorm]);
 }
 
-void Decoder::project_logits(const Batch& batch) {
-  const int64_t size = config_.hidden_size;
-  const auto num_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+// The last layer of a whole pass: keys and values of all rows, and the rest of those that get logits, which are then the
+// only hidden states left.
+void Decoder::run_last_layer(const Batch& batch, int64_t layer) {
+  project_query_key_value(batch, layer);
+  BatchPart part;
+  for (const int32_t row : batch.logit_rows) part.add(batch, row);
+  const Batch wanted = part.of(batch);
+  if (wanted.num_rows() == 0) return;
+  take_rows(work_.query, work_.attention, config_.query_size(), batch.logit_rows);
+  take_rows(work_.hidden, work_.projected, config_.hidden_size, batch.logit_rows);
+  attend(wanted, layer);
+  feed_forward_layer(wanted.num_rows(), layer);
+}
+
+// Logits of the first hidden states.
+void Decoder::project_logits(int64_t num_logit_rows) {
   if (num_logit_rows == 0) return;
-  float* gathered = work_.projected.as<float>();
-  for (int64_t i = 0; i < num_logit_rows; ++i) {
-    std::memcpy(gathered + i * size, work_.hidden.as<float>() + batch.logit_rows[i] * size, size * sizeof(float));
-  }
-  norm_rows(gathered, num_logit_rows, output_norm_.data(), work_.normed.as<float>());
+  norm_rows(work_.hidden.as<float>(), num_logit_rows, output_norm_.data(), work_.normed.as<float>());
   const bool has_all_tokens = output_.has_all_tokens();
   float* logits = has_all_tokens ? work_.logits.as<float>() : work_.some_logits.as<float>();
   multiply(work_.normed.as<float>(), num_logit_rows, normed_rounding(), {{&output_.matrix(), logits}});
@@ -348,7 +371,8 @@ void Decoder::check(const Batch& batch) const {
 
 void Decoder::run_layers(const Batch& batch, int64_t begin, int64_t end) {
   for (int64_t layer = begin; layer < end; ++layer) {
-    attention_layer(batch, layer);
+    project_query_key_value(batch, layer);
+    attend(batch, layer);
     feed_forward_layer(batch.num_rows(), layer);
   }
 }
@@ -389,11 +413,13 @@ const float* Decoder::forward(const Batch& batch, int64_t num_layers) {
     embed(batch);
     run_layers(batch, 0, num_layers);
     kept_.keep(batch, num_layers, work_.hidden.as<float>(), config_.hidden_size);
+    take_rows(work_.hidden, work_.projected, config_.hidden_size, batch.logit_rows);
   } else {
     const KeptRows kept = std::exchange(kept_, {});
-    run_layers(batch, resume(batch, kept), num_layers);
+    run_layers(batch, resume(batch, kept), num_layers - 1);
+    run_last_layer(batch, num_layers - 1);
   }
-  project_logits(batch);
+  project_logits(static_cast<int64_t>(batch.logit_rows.size()));
   return work_.logits.as<float>();
 }
 

@@ -67,12 +67,14 @@ class Decoder {
   void check(const Batch& batch) const;
   void embed(const Batch& batch);
   void run_layers(const Batch& batch, int64_t begin, int64_t end);
+  void run_last_layer(const Batch& batch, int64_t layer);
   int64_t resume(const Batch& batch, const KeptRows& kept);
-  void attention_layer(const Batch& batch, int64_t layer);
+  void project_query_key_value(const Batch& batch, int64_t layer);
+  void attend(const Batch& batch, int64_t layer);
   void feed_forward_layer(int64_t num_rows, int64_t layer);
   void finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view);
   void rotate(float* heads, int64_t num_heads, int64_t rope, int64_t position) const;
-  void project_logits(const Batch& batch);
+  void project_logits(int64_t num_logit_rows);
   void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
   void add_residual(const float* source, int64_t num_rows, const float* post_norm);
   ActivationRounding normed_rounding() const;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,19 @@ def test_a_row_does_not_depend_on_its_batch(gguf, text, plain, batch_size):
 
 def test_a_tree_node_has_the_bits_of_the_chain(gguf, text, plain):
     check_tree(load(gguf), text, plain, start=70, depth=9)
+
+
+def test_rows_without_logits_change_none_of_the_others(gguf, text, plain):
+    """The last layer computes only keys and values of such rows. Here of two sequences at once."""
+    model = load(gguf)
+    tables = [list(range(10)), list(range(10, 20))]
+    for first, end, wanted in ((0, 60, []), (60, 100, [0, 39]), (100, 101, [0]), (101, 140, [30, 3, 17])):
+        rows = [row for i, table in enumerate(tables) for row in text_rows(text[first:end], first, table, i)]
+        size = end - first
+        logit_rows = np.array([*wanted, *(row + size for row in wanted)], np.int32)
+        batch = dataclasses.replace(build_batch(rows, tables), logit_rows=logit_rows)
+        logits = model.forward(batch)
+        assert (bits(logits) == bits(plain[[first + row for row in wanted] * 2])).all()
 
 
 def test_blocks_can_be_saved_and_restored(gguf, text, plain):
