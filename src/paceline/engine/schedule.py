@@ -29,27 +29,24 @@ class ScheduledSequence:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One step: sequences in order of age, and how many rows drafts may add to it."""
+    """One step: sequences in order of age, and how many rows drafts may add to it.
+
+    `drafting` are those that may have a draft, `sampled` those that get a verdict, the drafting ones among them.
+    `num_rows` counts rows without drafts, `num_prompt_rows` those of sequences that may not draft: prompts, above all.
+    """
 
     scheduled: list[ScheduledSequence]
+    drafting: list[ScheduledSequence]
+    sampled: list[ScheduledSequence]
+    num_rows: int
+    num_prompt_rows: int
     spare_rows: int
 
-    @property
-    def num_rows(self) -> int:
-        """Rows without drafts."""
-        return sum(item.num_rows for item in self.scheduled)
-
-    @property
-    def num_prompt_rows(self) -> int:
-        """Rows of sequences that may not draft: prompts, above all."""
-        return sum(item.num_rows for item in self.scheduled if item.max_window == 0)
-
-    @property
-    def drafting(self) -> list[ScheduledSequence]:
-        """Those that may have a draft."""
-        return [item for item in self.scheduled if item.max_window > 0]
-
-    @property
-    def sampled(self) -> list[ScheduledSequence]:
-        """Those that get a verdict; they include the drafting ones."""
-        return [item for item in self.scheduled if item.reaches_end]
+    @classmethod
+    def of(cls, scheduled: list[ScheduledSequence], max_rows: int) -> Schedule:
+        """The step of these sequences, which may have `max_rows` with drafts."""
+        drafting = [item for item in scheduled if item.max_window > 0]
+        sampled = [item for item in scheduled if item.reaches_end]
+        num_rows = sum(item.num_rows for item in scheduled)
+        num_drafting_rows = sum(item.num_rows for item in drafting)
+        return cls(scheduled, drafting, sampled, num_rows, num_rows - num_drafting_rows, max(0, max_rows - num_rows))

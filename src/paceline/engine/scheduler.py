@@ -199,7 +199,7 @@ class Scheduler:
                 prompt_rows -= num_rows
                 scheduled.append(ScheduledSequence(generation, num_rows, num_rows == num_uncomputed, 0))
         max_rows = self._limits.prefill_chunk_size + self._limits.max_batch_size
-        return Schedule(scheduled, max(0, max_rows - sum(item.num_rows for item in scheduled)))
+        return Schedule.of(scheduled, max_rows)
 
     def _reserve_window(self, generation: Generation) -> int:
         """Takes blocks for the draft nodes that can still be of use; fewer where blocks are short."""
