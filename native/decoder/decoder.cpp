@@ -151,7 +151,8 @@ ActivationRounding Decoder::normed_rounding() const {
   return is_eight_bits ? ActivationRounding::kEightBitsOfNormed : config_.activation_rounding;
 }
 
-QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t inputs, ActivationRounding rounding) {
+// Memory for rows to be rounded.
+QuantizedRows Decoder::rounded_rows(int64_t num_rows, int64_t inputs, ActivationRounding rounding) {
   QuantizedRows rounded;
   rounded.inputs = inputs;
   rounded.rounding = rounding;
@@ -161,18 +162,22 @@ QuantizedRows Decoder::round_rows(const float* rows, int64_t num_rows, int64_t i
   rounded.sums = work_.rounded_sums.as<ActivationSums>();
   rounded.flags = work_.rounded_flags.as<uint8_t>();
   rounded.high_quads = work_.rounded_high_quads.as<uint64_t>();
-  pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) kernels_.quantize_row(rows + row * inputs, row, rounded);
-  });
   return rounded;
 }
 
+template <class MakeRow>
 void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding rounding,
-                       std::initializer_list<Product> products) {
+                       std::initializer_list<Product> products, MakeRow make_row) {
   const bool has_quantized = std::any_of(products.begin(), products.end(),
                                          [](const Product& product) { return product.matrix->is_quantized(); });
   const int64_t inputs = products.begin()->matrix->inputs;
-  const QuantizedRows rounded = has_quantized ? round_rows(rows, num_rows, inputs, rounding) : QuantizedRows{};
+  QuantizedRows rounded = rounded_rows(num_rows, inputs, rounding);
+  pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      make_row(row);
+      if (has_quantized) kernels_.quantize_row(rows + row * inputs, row, rounded);
+    }
+  });
   int64_t num_blocks = 0;
   for (const Product& product : products) num_blocks += product.matrix->column_blocks;
   const int64_t grain = num_rows <= kFewRows ? kFewRowsGrain : kStripBlocks;
@@ -195,23 +200,25 @@ void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding r
   });
 }
 
-void Decoder::norm_rows(const float* source, int64_t num_rows, const float* weight, float* target) {
+// Multiplies the norm of the hidden states.
+void Decoder::multiply_normed(int64_t num_rows, const float* norm, std::initializer_list<Product> products) {
   const int64_t size = config_.hidden_size;
-  pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      kernels_.rms_norm(source + row * size, weight, size, config_.norm_epsilon, target + row * size);
-    }
+  const float* hidden = work_.hidden.as<float>();
+  float* normed = work_.normed.as<float>();
+  multiply(normed, num_rows, normed_rounding(), products, [&](int64_t row) {
+    kernels_.rms_norm(hidden + row * size, norm, size, config_.norm_epsilon, normed + row * size);
   });
 }
 
-void Decoder::add_residual(const float* source, int64_t num_rows, const float* post_norm) {
-  if (post_norm != nullptr) {
-    norm_rows(source, num_rows, post_norm, work_.normed.as<float>());
-    source = work_.normed.as<float>();
-  }
+// Adds `rows` to the hidden states.
+void Decoder::add_residual(float* rows, int64_t num_rows, const float* post_norm) {
   const int64_t size = config_.hidden_size;
   pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
-    kernels_.add(work_.hidden.as<float>() + begin * size, source + begin * size, (end - begin) * size);
+    for (int64_t row = begin; row < end; ++row) {
+      float* source = rows + row * size;
+      if (post_norm != nullptr) kernels_.rms_norm(source, post_norm, size, config_.norm_epsilon, source);
+      kernels_.add(work_.hidden.as<float>() + row * size, source, size);
+    }
   });
 }
 
@@ -264,11 +271,10 @@ void Decoder::finish_query_key_value(const Batch& batch, int64_t layer, int64_t 
 void Decoder::project_query_key_value(const Batch& batch, int64_t layer) {
   const LayerWeights& weights = layers_[layer];
   const int64_t num_rows = batch.num_rows();
-  norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kAttentionNorm], work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_rows, normed_rounding(),
-           {{&weights[Matrix::kQuery], work_.query.as<float>()},
-            {&weights[Matrix::kKey], work_.key.as<float>()},
-            {&weights[Matrix::kValue], work_.value.as<float>()}});
+  multiply_normed(num_rows, weights[Vector::kAttentionNorm],
+                  {{&weights[Matrix::kQuery], work_.query.as<float>()},
+                   {&weights[Matrix::kKey], work_.key.as<float>()},
+                   {&weights[Matrix::kValue], work_.value.as<float>()}});
   const KvView view = kv_.layer(layer);
   pool_.parallel_for(num_rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) finish_query_key_value(batch, layer, row, view);
@@ -282,7 +288,7 @@ void Decoder::attend(const Batch& batch, int64_t layer) {
                       work_.attention.as<float>(), kernels_, pool_);
   float* projected = work_.projected.as<float>();
   multiply(work_.attention.as<float>(), num_rows, config_.activation_rounding,
-           {{&weights[Matrix::kAttentionOutput], projected}});
+           {{&weights[Matrix::kAttentionOutput], projected}}, [](int64_t) {});
   add_residual(projected, num_rows, weights[Vector::kPostAttentionNorm]);
 }
 
@@ -291,14 +297,10 @@ void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
   const int64_t size = config_.ffn_size;
   float* gate = work_.gate.as<float>();
   float* up = work_.up.as<float>();
-  norm_rows(work_.hidden.as<float>(), num_rows, weights[Vector::kFfnNorm], work_.normed.as<float>());
-  multiply(work_.normed.as<float>(), num_rows, normed_rounding(),
-           {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
+  multiply_normed(num_rows, weights[Vector::kFfnNorm], {{&weights[Matrix::kGate], gate}, {&weights[Matrix::kUp], up}});
   const auto activate = config_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_multiply;
-  pool_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) activate(gate + row * size, up + row * size, size);
-  });
-  multiply(gate, num_rows, config_.activation_rounding, {{&weights[Matrix::kDown], work_.projected.as<float>()}});
+  multiply(gate, num_rows, config_.activation_rounding, {{&weights[Matrix::kDown], work_.projected.as<float>()}},
+           [&](int64_t row) { activate(gate + row * size, up + row * size, size); });
   add_residual(work_.projected.as<float>(), num_rows, weights[Vector::kPostFfnNorm]);
 }
 
@@ -319,10 +321,9 @@ void Decoder::run_last_layer(const Batch& batch, int64_t layer) {
 // Logits of the first hidden states.
 void Decoder::project_logits(int64_t num_logit_rows) {
   if (num_logit_rows == 0) return;
-  norm_rows(work_.hidden.as<float>(), num_logit_rows, output_norm_.data(), work_.normed.as<float>());
   const bool has_all_tokens = output_.has_all_tokens();
   float* logits = has_all_tokens ? work_.logits.as<float>() : work_.some_logits.as<float>();
-  multiply(work_.normed.as<float>(), num_logit_rows, normed_rounding(), {{&output_.matrix(), logits}});
+  multiply_normed(num_logit_rows, output_norm_.data(), {{&output_.matrix(), logits}});
   if (!has_all_tokens) spread_logits(num_logit_rows);
 }
 

@@ -75,20 +75,23 @@ class Decoder {
   void finish_query_key_value(const Batch& batch, int64_t layer, int64_t row, const KvView& view);
   void rotate(float* heads, int64_t num_heads, int64_t rope, int64_t position) const;
   void project_logits(int64_t num_logit_rows);
-  void norm_rows(const float* source, int64_t num_rows, const float* weight, float* target);
-  void add_residual(const float* source, int64_t num_rows, const float* post_norm);
+  void add_residual(float* rows, int64_t num_rows, const float* post_norm);
   ActivationRounding normed_rounding() const;
-  QuantizedRows round_rows(const float* rows, int64_t num_rows, int64_t inputs, ActivationRounding rounding);
+  QuantizedRows rounded_rows(int64_t num_rows, int64_t inputs, ActivationRounding rounding);
   void pack(PackedMatrix& matrix, const WeightRows& rows);
   void admit_outputs(const Batch& batch);
   void spread_logits(int64_t num_logit_rows);
 
-  // out[i] = rows times matrices[i], for up to three matrices that share their input.
+  // out[i] = rows times matrices[i], for up to three matrices that share their input. make_row(row) writes a row, which is
+  // rounded while it is in cache; rows that are there already are made by nothing.
   struct Product {
     const PackedMatrix* matrix;
     float* out;
   };
-  void multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products);
+  template <class MakeRow>
+  void multiply(const float* rows, int64_t num_rows, ActivationRounding rounding, std::initializer_list<Product> products,
+                MakeRow make_row);
+  void multiply_normed(int64_t num_rows, const float* norm, std::initializer_list<Product> products);
 
   DecoderConfig config_;
   const KernelTable& kernels_;
