@@ -189,6 +189,12 @@ struct Dots {
 template <int kBits>
 constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
 inline Dots begin_dots() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+// Written as assembly because compilers put many products before their additions, and then most of them on the stack.
+inline __m256i add_products(__m256i sum, __m256i weights, __m256i four) {
+  __m256i product;
+  __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(weights), "x"(four));
+  return sum;
+}
 // Weights of eight bits, less 128: their sign moves to the activations, so that maddubs cannot saturate (2 * 128 * 127).
 inline __m256i multiply_centred(__m256i weights, __m256i four) {
   const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
@@ -202,8 +208,7 @@ inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
             _mm256_add_epi16(dots.high, multiply_centred(weights.high, four))};
   } else {
     static_assert(kBits <= 6);
-    return {_mm256_add_epi16(dots.low, _mm256_maddubs_epi16(weights.low, four)),
-            _mm256_add_epi16(dots.high, _mm256_maddubs_epi16(weights.high, four))};
+    return {add_products(dots.low, weights.low, four), add_products(dots.high, weights.high, four)};
   }
 }
 // Each scale twice, for both of a column's sums.
