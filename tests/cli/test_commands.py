@@ -169,8 +169,8 @@ def test_bench_crossover_prints_a_table_or_json(paceline: RunCommand, tiny_pair:
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
     arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000", "--speculation", "fixed"]
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path)}
-    with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    with subprocess.Popen(  # the answer does not fit into the pipe, so it cannot end before the signal comes
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, pipesize=4096
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
