@@ -123,7 +123,7 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
 // Each tile unpacks the weights anew, into registers.
 template <GgmlType type, int kMaxRows, int kChains>
 void gemm_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
-                   int64_t block_end, float* out, int64_t stride) {
+                 int64_t block_end, float* out, int64_t stride) {
   constexpr int64_t kStripBytes = 192 * 1024;
   const int64_t strip = std::max(kStripBytes / weights.block_bytes, int64_t{1});
   for (int64_t first = block_begin; first < block_end; first += strip) {

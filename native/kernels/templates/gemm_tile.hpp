@@ -42,6 +42,13 @@ struct TileRows {
     for (int row = 0; row < count; ++row) all |= flags[row];
     return all;
   }
+
+  // Quads in which any of the first `count` rows has a high plane.
+  inline uint64_t all_high_quads(int count) const {
+    uint64_t all = 0;
+    for (int row = 0; row < count; ++row) all |= high_quads[row];
+    return all;
+  }
 };
 
 // A super-block of packed weights, unpacked a group or a quad (four inputs) at a time.
@@ -267,9 +274,7 @@ template <GgmlType type>
                                     I32x16* totals) {
   constexpr int kBits = Layout<type>::kWeightBits;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
-  uint64_t quads = 0;
-  for (int row = 0; row < num_rows; ++row) quads |= rows.high_quads[row];
-  for (; quads != 0; quads &= quads - 1) {
+  for (uint64_t quads = rows.all_high_quads(num_rows); quads != 0; quads &= quads - 1) {
     const int quad = __builtin_ctzll(quads);
     const U8x64 weights = source.quad(quad);
     const Factors factors = make_factors(reader.integer_scale(4 * quad / Layout<type>::kScaleInputs));
@@ -377,10 +382,7 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
   F32x16 partial[kRows];
   PACELINE_UNROLL
   for (int row = 0; row < kRows; ++row) partial[row] = zero();
-  uint64_t high_quads = 0;
-  if ((rows.all_flags(kRows) & kHasHigh) != 0) {
-    for (int row = 0; row < kRows; ++row) high_quads |= rows.high_quads[row];
-  }
+  uint64_t high_quads = rows.all_high_quads(kRows);
   for (int group = 0; group < groups; ++group, high_quads >>= kGroupRegisters) {
     if (high_quads % (1 << kGroupRegisters) != 0) {
       add_group<type, 2, (kChains > 1 ? kChains / 2 : 1)>(rows, source(group), reader, group, partial);
