@@ -28,7 +28,7 @@ from report import integers, markdown, number, write_report
 from paceline import _native
 from paceline.checkpoint import GgmlType
 from paceline.core import Float32Array
-from paceline.models import MachineLimits, MachineProbe, dot_product_sets
+from paceline.models import MachineLimits, MachineProbe, instruction_sets
 from paceline.models.machine_limits import BUFFER_BYTES
 from paceline.operations.provenance import read_provenance
 
@@ -245,13 +245,13 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints a table for each type as it is measured, then keeps all."""
     options = parse_options(arguments)
-    instruction_sets = options.instruction_sets.split(",")
-    probed = {*instruction_sets, VNNI} & set(dot_product_sets())
+    chosen = options.instruction_sets.split(",")
+    probed = {*chosen, VNNI} & set(instruction_sets())
     probes = {name: MachineProbe(options.threads, name, buffer_bytes=options.buffer_mib << 20) for name in probed}
     cells: list[Cell] = []
     for weight_type in [GgmlType[name] for name in options.types.split(",")]:
         weights = make_weights(weight_type, options.outputs, options.inputs, options.weights_mib << 20)
-        for name in instruction_sets:
+        for name in chosen:
             workload = Workload(weight_type, options.outputs, options.inputs, name, options.threads, weights)
             found = measure_type(workload, options.rows, probes, options)
             print(render(found), flush=True)
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         memory, dot = limit["read_bytes_per_s"] / 1e9, limit["multiply_adds_per_s"] / 1e9
         print(f"limits, {name}: {memory:.1f} GB/s read, {dot:.0f} GMAC/s of 8 bits")
     if options.json:
-        provenance = read_provenance(",".join(instruction_sets), options.threads)
+        provenance = read_provenance(",".join(chosen), options.threads)
         settings = {key: value for key, value in vars(options).items() if key != "json"}
         content = {"settings": settings, "limits": limits, "cells": [dataclasses.asdict(cell) for cell in cells]}
         write_report(options.json, provenance, content)

@@ -156,21 +156,12 @@ __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations
 
 }  // namespace
 
-std::vector<const char*> dot_product_sets() {
-  std::vector<const char*> names = {"scalar", "avx2", "avx512", "amx"};
-  std::erase_if(names, [](const char* name) { return find_kernels(name) == nullptr; });
-  return names;
-}
-
 MachineProbe::Parts MachineProbe::find_parts(std::string_view instruction_set) {
-  for (const char* name : dot_product_sets()) {
-    if (instruction_set != name) continue;
-    if (instruction_set == "amx") return {read_avx512, {dot_amx, 4 * 16 * 16 * 64}};
-    if (instruction_set == "avx512") return {read_avx512, {dot_avx512, 12 * 64}};
-    if (instruction_set == "avx2") return {read_avx2, {dot_avx2, 4 * 32}};
-    return {read_scalar, {dot_scalar, 4}};
-  }
-  throw std::invalid_argument("instruction set '" + std::string(instruction_set) + "' cannot run on this machine");
+  const std::string_view name = kernels_named(instruction_set).name;
+  if (name == "amx") return {read_avx512, {dot_amx, 4 * 16 * 16 * 64}};
+  if (name == "avx512") return {read_avx512, {dot_avx512, 12 * 64}};
+  if (name == "avx2") return {read_avx2, {dot_avx2, 4 * 32}};
+  return {read_scalar, {dot_scalar, 4}};
 }
 
 MachineProbe::MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes)

@@ -7,22 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "paceline/thread_pool.hpp"
 #include "paceline/aligned_buffer.hpp"
 
 namespace paceline {
 
-// Names of the int8 dot products this machine can run, slowest first: scalar, avx2 (vpmaddubsw), avx512 (vpdpbusd),
-// amx (tdpbusd). Asks the system for the AMX tiles where it guards them.
-std::vector<const char*> dot_product_sets();
-
 class MachineProbe {
  public:
   // Reads from a buffer of `buffer_bytes`, which must be much more than the caches to measure memory, and multiplies as
-  // `instruction_set` does. Throws std::invalid_argument for a name that dot_product_sets does not list, or for a buffer
-  // below a MiB; std::bad_alloc.
+  // `instruction_set` does at best: avx2 by vpmaddubsw, avx512 by vpdpbusd, amx by tdpbusd. Throws std::invalid_argument
+  // for one that this processor cannot run, or for a buffer below a MiB; std::bad_alloc.
   MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes);
 
   // Reads the whole buffer once.

@@ -1,9 +1,7 @@
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <new>
 #include <string>
-#include <vector>
 
 #include "bench/machine_probe.hpp"
 #include "bindings/bindings.hpp"
@@ -14,13 +12,6 @@ using namespace nb::literals;
 namespace paceline {
 
 void bind_machine_probe(nb::module_& module) {
-  module.def(
-      "dot_product_sets",
-      [] {
-        const std::vector<const char*> names = dot_product_sets();
-        return std::vector<std::string>(names.begin(), names.end());
-      },
-      "Names of the int8 dot products this machine can run, slowest first.");
   nb::class_<MachineProbe>(module, "MachineProbe", "Measures what this machine can read and multiply at best.")
       .def(
           "__init__",

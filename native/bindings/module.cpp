@@ -19,9 +19,7 @@ namespace {
 
 std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;
-  for (const char* name : {"scalar", "avx2", "avx512", "amx"}) {
-    if (paceline::find_kernels(name) != nullptr) names.emplace_back(name);
-  }
+  for (const paceline::KernelTable& table : paceline::runnable_kernels()) names.emplace_back(table.name);
   return names;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/table_parts.hpp"
 
@@ -52,26 +53,38 @@ bool can_run_amx() {
   return (edx & kNeeded) == kNeeded && may_use_tiles();
 }
 
-}  // namespace
-
-const KernelTable* find_kernels(std::string_view name) {
-  static const KernelTable scalar_table = make_table("scalar", scalar::fill_row_kernels,
-                                                     scalar::fill_attention_kernels, scalar::fill_gemm_kernels);
-  static const KernelTable avx2_table =
-      make_table("avx2", avx2::fill_row_kernels, avx2::fill_attention_kernels, avx2::fill_gemm_kernels);
-  static const KernelTable avx512_table = make_table("avx512", avx512::fill_row_kernels,
-                                                     avx512::fill_attention_kernels, avx512::fill_gemm_kernels);
-  static const KernelTable amx_table = [] {
-    KernelTable table = avx512_table;
+// Nothing of an instruction set runs on a processor without it, the code that fills its table included.
+std::vector<KernelTable> make_tables() {
+  std::vector<KernelTable> tables;
+  tables.push_back(make_table("scalar", scalar::fill_row_kernels, scalar::fill_attention_kernels,
+                              scalar::fill_gemm_kernels));
+  if (can_run_avx2()) {
+    tables.push_back(make_table("avx2", avx2::fill_row_kernels, avx2::fill_attention_kernels, avx2::fill_gemm_kernels));
+  }
+  if (can_run_avx512()) {
+    tables.push_back(make_table("avx512", avx512::fill_row_kernels, avx512::fill_attention_kernels,
+                                avx512::fill_gemm_kernels));
+  }
+  if (can_run_amx()) {
+    KernelTable table = tables.back();
     table.name = "amx";
     amx::fill_gemm_kernels(table);
-    return table;
-  }();
-  static const bool has_amx = can_run_amx();
-  if (name == "scalar") return &scalar_table;
-  if (name == "avx2" && can_run_avx2()) return &avx2_table;
-  if (name == "avx512" && can_run_avx512()) return &avx512_table;
-  if (name == "amx" && has_amx) return &amx_table;
+    tables.push_back(table);
+  }
+  return tables;
+}
+
+}  // namespace
+
+std::span<const KernelTable> runnable_kernels() {
+  static const std::vector<KernelTable> tables = make_tables();
+  return tables;
+}
+
+const KernelTable* find_kernels(std::string_view name) {
+  for (const KernelTable& table : runnable_kernels()) {
+    if (name == table.name) return &table;
+  }
   return nullptr;
 }
 
@@ -86,10 +99,7 @@ const KernelTable& default_kernels() {
     throw std::invalid_argument("PACELINE_ISA=" + std::string(forced) +
                                 " is not an instruction set of this machine; use scalar, avx2, avx512 or amx");
   }
-  for (const char* name : {"amx", "avx512", "avx2"}) {
-    if (const KernelTable* table = find_kernels(name)) return *table;
-  }
-  return *find_kernels("scalar");
+  return runnable_kernels().back();
 }
 
 }  // namespace paceline

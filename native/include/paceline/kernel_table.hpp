@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "paceline/activations.hpp"
@@ -54,6 +55,8 @@ struct KernelTable {
   void (*merge_partials)(const AttentionTask& task, int64_t row, int64_t head_dim);
 };
 
+// The tables of this processor, slowest first: scalar, then those of avx2, avx512 and amx that it can run.
+std::span<const KernelTable> runnable_kernels();
 // The table called `name` ("scalar", "avx2", "avx512", "amx"), or null where this processor cannot run it.
 const KernelTable* find_kernels(std::string_view name);
 // As find_kernels; throws std::invalid_argument where that gives null.

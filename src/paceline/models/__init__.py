@@ -2,7 +2,7 @@
 
 from paceline.models.architectures import check_tensors, layer_tensors, model_tensors, read_model_config
 from paceline.models.first_layers import FirstLayers
-from paceline.models.machine_limits import MachineLimits, MachineProbe, dot_product_sets
+from paceline.models.machine_limits import MachineLimits, MachineProbe
 from paceline.models.native import NativeModel, ThreadPool, instruction_sets
 from paceline.models.protocol import KvStore, Model
 from paceline.models.slimming import Slimming
@@ -17,7 +17,6 @@ __all__ = [
     "Slimming",
     "ThreadPool",
     "check_tensors",
-    "dot_product_sets",
     "instruction_sets",
     "layer_tensors",
     "model_tensors",

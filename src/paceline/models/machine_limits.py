@@ -46,8 +46,3 @@ def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def dot_product_sets() -> tuple[str, ...]:
-    """The instruction sets whose int8 dot product this machine can run, slowest first."""
-    return tuple(_native.dot_product_sets())

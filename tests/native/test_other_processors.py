@@ -1,0 +1,45 @@
+"""Processors that this machine is not, emulated by QEMU: nothing runs that they lack, and the text is the same.
+
+Needs `qemu-x86_64` (Debian's qemu-user), which `.ci/run` installs. QEMU 7.2 emulates no AVX-512.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.tiny_gguf import write_tiny_gguf
+
+EMULATOR = shutil.which("qemu-x86_64")
+ANSWER = """
+import json, sys
+from paceline import Engine, EngineConfig, SamplingParams
+from paceline.models import instruction_sets
+engine = Engine(EngineConfig(model=sys.argv[1], num_threads=2, speculation="fixed"))
+answers = engine.generate(["the riders at the front"], SamplingParams(max_tokens=16, temperature=0.0, ignore_eos=True))
+print(json.dumps([list(instruction_sets()), answers[0].token_ids]))
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny_path(tmp_path_factory):
+    return write_tiny_gguf(tmp_path_factory.mktemp("models") / "tiny.gguf", "qwen2", "Q4_K")
+
+
+def run_answer(path, *emulator):
+    command = [*emulator, sys.executable, "-c", ANSWER, str(path)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+@pytest.mark.skipif(EMULATOR is None, reason="needs qemu-x86_64 of qemu-user")
+@pytest.mark.parametrize(("processor", "expected_sets"), [("Nehalem", ["scalar"]), ("Haswell", ["scalar", "avx2"])])
+def test_a_processor_without_newer_instructions_writes_the_same_text(tiny_path, processor, expected_sets):
+    found_sets, token_ids = run_answer(tiny_path, EMULATOR, "-cpu", processor)
+    assert found_sets == expected_sets
+    assert token_ids == run_answer(tiny_path)[1]
