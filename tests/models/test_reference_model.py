@@ -29,13 +29,19 @@ def _batch(token_ids, positions, slots=None, block_table=range(12), paths=None):
     return Batch(*(np.array(x, np.int32) for x in (*arrays, flat, offsets, range(num_rows))))
 
 
+def _assert_same_logits(actual, expected):
+    """A BLAS adds in another order for another shape, so that now and then a key or value rounds to the next half."""
+    assert np.abs(actual - expected).mean() < 3e-4
+    np.testing.assert_allclose(actual, expected, atol=1e-2)
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_chunked_prefill_gives_the_logits_of_one_pass(tmp_path, architecture):
     model = _open(tmp_path, architecture)
     whole = model.forward(_batch(TOKENS, range(60)))
     model.kv.allocate(12)
     chunks = [model.forward(_batch(TOKENS[a:b], range(a, b))) for a, b in ((0, 7), (7, 40), (40, 60))]
-    np.testing.assert_allclose(np.concatenate(chunks), whole, atol=2e-3)
+    _assert_same_logits(np.concatenate(chunks), whole)
 
 
 def test_tree_row_has_the_logits_of_its_chain(tmp_path):
@@ -43,7 +49,7 @@ def test_tree_row_has_the_logits_of_its_chain(tmp_path):
     chain = model.forward(_batch([*TOKENS[:20], 7, 9], range(22)))[-1]
     model.forward(_batch(TOKENS[:20], range(20)))
     tree = model.forward(_batch([7, 8, 9], [20, 20, 21], slots=[100, 101, 102], paths=[[100], [101], [100, 102]]))
-    np.testing.assert_allclose(tree[2], chain, atol=2e-3)
+    _assert_same_logits(tree[2], chain)
     assert np.abs(tree[1] - tree[0]).max() > 0.5
 
 
@@ -69,7 +75,7 @@ def test_several_sequences_do_not_see_each_other(tmp_path):
         path_offsets=np.zeros(33, np.int32),
         logit_rows=np.arange(16, dtype=np.int32),
     )
-    np.testing.assert_allclose(model.forward(both), alone, atol=2e-3)
+    _assert_same_logits(model.forward(both), alone)
 
 
 def test_sliding_window_hides_older_positions(tmp_path):
