@@ -37,9 +37,9 @@ inline void round_segment(const float* source, int64_t count, float factor, int8
       sums.totals[i / 32] += store_plane(rounded, i, 0, planes[0], sums);
     }
   }
-  for (int i = 0; i < 16; ++i) sums.minus_32[i] = -32 * sums.sixteens[0][i];
   const int64_t num_high = has_high ? count : 0;
   std::memset(planes[0] + count, 0, static_cast<size_t>(kActivationPlane - count));
+  for (int i = 0; i < 16; ++i) sums.centred_starts[i] = centred_start<16>(planes[0] + 16 * i);
   std::memset(planes[1] + num_high, 0, static_cast<size_t>(kActivationPlane - num_high));
 }
 

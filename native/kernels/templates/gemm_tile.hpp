@@ -103,7 +103,9 @@ struct RunPairs {
   template <class Integers>
   explicit inline __attribute__((always_inline)) RunPairs(Integers integer_of_run) {
     PACELINE_UNROLL
-    for (int i = 0; i < kCount; ++i) pairs[i] = make_pairs(integer_of_run(2 * i), integer_of_run(2 * i + 1));
+    for (int i = 0; i < kCount; ++i) {
+      pairs[i] = make_pairs<LayoutTraits<type>::kIsSigned>(integer_of_run(2 * i), integer_of_run(2 * i + 1));
+    }
   }
 
   inline __attribute__((always_inline)) I32x16 times_sums(const ActivationSums& sums, int plane) const {
@@ -114,6 +116,10 @@ struct RunPairs {
     return sum;
   }
 };
+
+// Whether dot products begin with the zero point taken off.
+template <GgmlType type>
+constexpr bool kIsCentred = Layout<type>::kZeroPoint == 32;
 
 // What turns the integer sums of a super-block into floats; `is_centred`: whether the zero point was taken off already.
 template <GgmlType type, bool is_centred>
@@ -156,7 +162,7 @@ struct BlockFinish {
   inline __attribute__((always_inline)) I32x16 without_zero_point(I32x16 sum, const ActivationSums& activations,
                                                                   int plane) const {
     if constexpr (kNeedsZeroPoint) {
-      constexpr int kShift = Layout<type>::kZeroPoint == 32 ? 5 : 2;
+      constexpr int kShift = 2;
       static_assert(Layout<type>::kZeroPoint == 1 << kShift);
       return subtract_int(sum, shift_left<kShift>(pairs.times_sums(activations, plane)));
     } else {
@@ -165,23 +171,11 @@ struct BlockFinish {
   }
 };
 
-// Dot products of a run that fit 16 bits while activations are light (kLightSum).
+// Whether dot products of a run are finished as 16 bits, which they fit while activations are light (kLightSum).
 template <GgmlType type>
-struct WordDots {
-  using Numbers = Layout<type>;
-  static constexpr bool kNeedCentre = Numbers::kZeroPoint == 32;
-  static constexpr int kLargestWeight = kNeedCentre ? Numbers::kZeroPoint : (1 << Numbers::kWeightBits) - 1;
-  static constexpr bool kFit = kLargestWeight * kLightSum * (Numbers::kScaleInputs / 16) <= INT16_MAX;
-  static constexpr bool kAreUsed = kHasWordDots && kFit;
-  // Whether sums have the zero point taken off from the beginning.
-  static constexpr bool kAreCentred = kAreUsed && kNeedCentre;
-};
-
-// Where dot products with activations of this sum begin.
-template <GgmlType type, class Integer>
-inline Dots begin_dots_for(Integer sum) {
-  if constexpr (WordDots<type>::kAreCentred) return begin_dots(-32 * sum);
-  if constexpr (!WordDots<type>::kAreCentred) return begin_dots();
+constexpr bool has_word_dots() {
+  constexpr int kLargestWeight = kIsCentred<type> ? Layout<type>::kZeroPoint : (1 << Layout<type>::kWeightBits) - 1;
+  return kHasWordDots && kLargestWeight * kLightSum * (Layout<type>::kScaleInputs / 16) <= INT16_MAX;
 }
 
 // Integer sums of rows over a super-block, one plane: sum over runs of scale * (sum of weight integer * activation), for
@@ -190,6 +184,7 @@ template <GgmlType type, bool kIsWord>
 struct RunSums {
   static constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
   static constexpr int kRegisters = kGroupRegisters / kRuns;
+  static constexpr bool kIsSigned = LayoutTraits<type>::kIsSigned;
 
   // Adds one run, kChains rows at a time, to `totals`.
   template <int kChains, int kRows, int kFirst = 0, class Rows>
@@ -199,8 +194,8 @@ struct RunSums {
     const int offset = run * Layout<type>::kScaleInputs;
     const auto values = [&](int chain) { return rows.values(kFirst + chain) + offset; };
     const auto begin = [&](int chain) {
-      if constexpr (WordDots<type>::kAreCentred) return begin_dots(rows.start(kFirst + chain, run));
-      if constexpr (!WordDots<type>::kAreCentred) return begin_dots();
+      if constexpr (kIsCentred<type>) return begin_dots(rows.start(kFirst + chain, run));
+      if constexpr (!kIsCentred<type>) return begin_dots();
     };
     const auto finish = [&](int chain, Dots dots) {
       I32x16& total = totals[kFirst + chain];
@@ -223,8 +218,8 @@ struct RunSums {
       for (int i = 0; i < kRuns; ++i) {
         const int run = kRuns * group + i;
         Factors factors;
-        if constexpr (kIsWord) factors = make_word_factors(reader.integer_scale(run));
-        if constexpr (!kIsWord) factors = make_factors(reader.integer_scale(run));
+        if constexpr (kIsWord) factors = make_word_factors<kIsSigned>(reader.integer_scale(run));
+        if constexpr (!kIsWord) factors = make_factors<kIsSigned>(reader.integer_scale(run));
         add_run<kChains>(rows, run, weights.registers + i * kRegisters, factors, totals);
       }
     }
@@ -236,7 +231,7 @@ struct LowRows {
   const int8_t* first;
   const ActivationSums* sums;
   inline const int8_t* values(int row) const { return first + row * kActivationPlane; }
-  inline int32_t start(int row, int run) const { return sums[row].minus_32[run]; }
+  inline int32_t start(int row, int run) const { return sums[row].centred_starts[run]; }
 };
 
 // One plane of any rows.
@@ -246,7 +241,7 @@ struct ChosenRows {
   int plane;
   int rows[kRows];
   inline const int8_t* values(int i) const { return tile.planes[plane] + rows[i] * kActivationPlane; }
-  inline int32_t start(int i, int run) const { return -32 * tile.sums[rows[i]].sixteens[plane][run]; }
+  inline int32_t start(int i, int run) const { return centred_start<16>(values(i) + 16 * run); }
 };
 
 // The sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
@@ -277,12 +272,14 @@ template <GgmlType type>
   for (uint64_t quads = rows.all_high_quads(num_rows); quads != 0; quads &= quads - 1) {
     const int quad = __builtin_ctzll(quads);
     const U8x64 weights = source.quad(quad);
-    const Factors factors = make_factors(reader.integer_scale(4 * quad / Layout<type>::kScaleInputs));
+    const int run = 4 * quad / Layout<type>::kScaleInputs;
+    const Factors factors = make_factors<LayoutTraits<type>::kIsSigned>(reader.integer_scale(run));
     for (int row = 0; row < num_rows; ++row) {
       if ((rows.high_quads[row] >> quad & 1) == 0) continue;
       const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
-      const Dots begin = begin_dots_for<type>(values[0] + values[1] + values[2] + values[3]);
-      totals[row] = finish_dots(totals[row], add_dots<kBits>(begin, weights, values), factors);
+      Dots dots = begin_dots();
+      if constexpr (kIsCentred<type>) dots = begin_dots(centred_start<4>(values));
+      totals[row] = finish_dots(totals[row], add_dots<kBits>(dots, weights, values), factors);
     }
   }
 }
@@ -292,7 +289,7 @@ template <GgmlType type>
 template <GgmlType type, int kChains, int kRows>
 inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const PackedGroups<type>& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
-  constexpr bool kIsWord = WordDots<type>::kAreUsed;
+  constexpr bool kIsWord = has_word_dots<type>();
   constexpr int kFewChains = kChains < 2 ? kChains : 2;
   const ScaleReader<Layout<type>::kScales> reader(scales, 8);
   const int flags = rows.all_flags(kRows);
@@ -306,7 +303,7 @@ inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows,
     PACELINE_UNROLL
     for (int row = 0; row < kRows; ++row) low[row] = sums[row];
   }
-  const BlockFinish<type, WordDots<type>::kAreCentred> finish(reader);
+  const BlockFinish<type, kIsCentred<type>> finish(reader);
   if ((flags & kHasHigh) != 0) {
     I32x16 high[kRows];
     PACELINE_UNROLL

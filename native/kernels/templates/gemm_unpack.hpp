@@ -87,11 +87,12 @@ struct LayoutTraits {
       Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
   // Types with blocks of 256, which have no ragged super-blocks.
   static constexpr bool kHasIntegerScales = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
+  static constexpr bool kIsSigned = !kHasIntegerMinima;  // integer scales; minima are not
   static constexpr int kRunsPerGroup = 32 / Numbers::kScaleInputs;
 };
 
 // Scales of one super-block with `groups` groups of 32. Where scales are integers, integer_scale(i) is that of the i-th run of
-// kScaleInputs inputs; else scale(i) is that of the i-th group.
+// kScaleInputs inputs, in bytes with or without a sign; else scale(i) is that of the i-th group.
 template <ScaleKind kind>
 struct ScaleReader;
 
@@ -116,7 +117,7 @@ template <>
 struct ScaleReader<ScaleKind::kSignedByte> {
   const uint8_t* scales;
   ScaleReader(const uint8_t* source, int) : scales(source) {}
-  I32x16 integer_scale(int run) const { return load_signed_bytes(scales + kColumnBlock * run); }
+  U8x16 integer_scale(int run) const { return load_sixteen_bytes(scales + kColumnBlock * run); }
   F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
 };
 
@@ -124,8 +125,8 @@ template <>
 struct ScaleReader<ScaleKind::kByteWithMinimum> {
   const uint8_t* scales;
   ScaleReader(const uint8_t* source, int) : scales(source) {}
-  I32x16 integer_scale(int run) const { return load_unsigned_bytes(scales + kColumnBlock * run); }
-  I32x16 integer_minimum(int run) const { return load_unsigned_bytes(scales + kColumnBlock * (8 + run)); }
+  U8x16 integer_scale(int run) const { return load_sixteen_bytes(scales + kColumnBlock * run); }
+  U8x16 integer_minimum(int run) const { return load_sixteen_bytes(scales + kColumnBlock * (8 + run)); }
   F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
   F32x16 minimum_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 18 * kColumnBlock)); }
 };
@@ -134,12 +135,8 @@ template <>
 struct ScaleReader<ScaleKind::kNibbleWithMinimum> {
   const uint8_t* scales;
   ScaleReader(const uint8_t* source, int) : scales(source) {}
-  I32x16 integer_scale(int run) const {
-    return extract_bits<0, 15>(load_unsigned_bytes(scales + kColumnBlock * run));
-  }
-  I32x16 integer_minimum(int run) const {
-    return extract_bits<4, 15>(load_unsigned_bytes(scales + kColumnBlock * run));
-  }
+  U8x16 integer_scale(int run) const { return extract_bits<0, 15>(load_sixteen_bytes(scales + kColumnBlock * run)); }
+  U8x16 integer_minimum(int run) const { return extract_bits<4, 15>(load_sixteen_bytes(scales + kColumnBlock * run)); }
   F32x16 block_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 16 * kColumnBlock)); }
   F32x16 minimum_scale() const { return load_half(reinterpret_cast<const uint16_t*>(scales + 18 * kColumnBlock)); }
 };

@@ -182,13 +182,26 @@ inline __m256i broadcast_four_bytes(const void* source) {
   std::memcpy(&four, source, sizeof(four));
   return _mm256_set1_epi32(four);
 }
-// Two sums of 16 bits a column; a product of two is at most 2 * (2^bits - 1) * 127, which limits kDotRegisters.
+// Two sums of 16 bits a column; a product of two is at most 2 * (2^bits - 1) * 127, which limits kDotRegisters. Weights of six
+// bits begin centred: their sums wrap on the way, but end within 2 * 32 * 127 for each register.
 struct Dots {
   __m256i low, high;
 };
 template <int kBits>
-constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits <= 6 ? 4 : 1;
 inline Dots begin_dots() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline Dots begin_dots(int32_t start) { return {_mm256_set1_epi32(start), _mm256_set1_epi32(start)}; }
+// Of both sums.
+template <int kCount>
+inline int32_t centred_start(const int8_t* activations) {
+  int32_t quads[4] = {};
+  std::memcpy(quads, activations, kCount);
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quads));
+  const __m128i four = _mm_maddubs_epi16(_mm_set1_epi8(1), bytes);
+  const __m128i two = _mm_add_epi16(four, _mm_shuffle_epi32(four, 0x4e));
+  const __m128i one = _mm_add_epi16(two, _mm_shuffle_epi32(two, 0xb1));
+  return _mm_cvtsi128_si32(_mm_slli_epi16(_mm_sub_epi16(_mm_setzero_si128(), one), 5));
+}
 // Written as assembly because compilers put many products before their additions, and then most of them on the stack.
 inline __m256i add_products(__m256i sum, __m256i weights, __m256i four) {
   __m256i product;
@@ -223,30 +236,39 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots) {
   const __m256i one = _mm256_set1_epi16(1);
   return finish_dots(sum, dots, {one, one});
 }
-inline I32x16 load_unsigned_bytes(const uint8_t* source) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
-  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
-}
-inline I32x16 load_signed_bytes(const uint8_t* source) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
-  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+struct U8x16 {
+  __m128i value;
+};
+inline U8x16 load_sixteen_bytes(const uint8_t* source) {
+  return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))};
 }
 template <int kShift, int kMask>
-inline I32x16 extract_bits(I32x16 x) {
-  const __m256i mask = _mm256_set1_epi32(kMask);
-  return {_mm256_and_si256(_mm256_srli_epi32(x.low, kShift), mask),
-          _mm256_and_si256(_mm256_srli_epi32(x.high, kShift), mask)};
+inline U8x16 extract_bits(U8x16 x) {
+  return {_mm_and_si128(_mm_srli_epi16(x.value, kShift), _mm_set1_epi8(kMask))};
 }
-inline I32x16 make_pairs(I32x16 first, I32x16 second) {
-  return {_mm256_blend_epi16(first.low, _mm256_slli_epi32(second.low, 16), 0xaa),
-          _mm256_blend_epi16(first.high, _mm256_slli_epi32(second.high, 16), 0xaa)};
+template <bool kIsSigned>
+inline I32x16 widen_bytes(U8x16 x) {
+  const __m128i upper = _mm_srli_si128(x.value, 8);
+  if constexpr (kIsSigned) return {_mm256_cvtepi8_epi32(x.value), _mm256_cvtepi8_epi32(upper)};
+  if constexpr (!kIsSigned) return {_mm256_cvtepu8_epi32(x.value), _mm256_cvtepu8_epi32(upper)};
 }
-inline Factors make_factors(I32x16 scales) {
-  const I32x16 pairs = make_pairs(scales, scales);
+template <bool kIsSigned>
+inline I32x16 make_pairs(U8x16 first, U8x16 second) {
+  const __m128i low = _mm_unpacklo_epi8(first.value, second.value);
+  const __m128i high = _mm_unpackhi_epi8(first.value, second.value);
+  if constexpr (kIsSigned) return {_mm256_cvtepi8_epi16(low), _mm256_cvtepi8_epi16(high)};
+  if constexpr (!kIsSigned) return {_mm256_cvtepu8_epi16(low), _mm256_cvtepu8_epi16(high)};
+}
+template <bool kIsSigned>
+inline Factors make_factors(U8x16 scales) {
+  const I32x16 pairs = make_pairs<kIsSigned>(scales, scales);
   return {pairs.low, pairs.high};
 }
 constexpr bool kHasWordDots = false;
-inline Factors make_word_factors(I32x16 scales) { return make_factors(scales); }
+template <bool kIsSigned>
+inline Factors make_word_factors(U8x16 scales) {
+  return make_factors<kIsSigned>(scales);
+}
 inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) { return finish_dots(sum, dots, factors); }
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   const __m256i two = broadcast_four_bytes(values);

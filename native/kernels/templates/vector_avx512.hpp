@@ -146,36 +146,55 @@ template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots() { return zero_int(); }
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
+template <int kCount>
+inline int32_t centred_start(const int8_t* activations) {
+  int32_t quads[4] = {};
+  std::memcpy(quads, activations, kCount);
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quads));
+  const __m128i four = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), bytes);
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return -32 * _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+struct U8x16 {
+  __m128i value;
+};
+inline U8x16 load_sixteen_bytes(const uint8_t* source) {
+  return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))};
+}
+template <int kShift, int kMask>
+inline U8x16 extract_bits(U8x16 x) {
+  return {_mm_and_si128(_mm_srli_epi16(x.value, kShift), _mm_set1_epi8(kMask))};
+}
+template <bool kIsSigned>
+inline I32x16 widen_bytes(U8x16 x) {
+  return {kIsSigned ? _mm512_cvtepi8_epi32(x.value) : _mm512_cvtepu8_epi32(x.value)};
+}
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   return {dot_broadcast_bytes(dots.value, weights.value, activations)};
 }
 inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
 using Factors = I32x16;
-inline Factors make_factors(I32x16 scales) { return scales; }
+template <bool kIsSigned>
+inline Factors make_factors(U8x16 scales) {
+  return widen_bytes<kIsSigned>(scales);
+}
 inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   return add_int(sum, {_mm512_mullo_epi32(dots.value, factors.value)});
 }
 constexpr bool kHasWordDots = true;
 // The upper half of such dots is their sign, which is not to count.
-inline Factors make_word_factors(I32x16 scales) {
-  return {_mm512_and_si512(scales.value, _mm512_set1_epi32(0xffff))};
+template <bool kIsSigned>
+inline Factors make_word_factors(U8x16 scales) {
+  return {_mm512_and_si512(widen_bytes<kIsSigned>(scales).value, _mm512_set1_epi32(0xffff))};
 }
 inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) {
   return {_mm512_dpwssd_epi32(sum.value, dots.value, factors.value)};
 }
-inline I32x16 load_unsigned_bytes(const uint8_t* source) {
-  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};
-}
-inline I32x16 load_signed_bytes(const uint8_t* source) {
-  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)))};
-}
-template <int kShift, int kMask>
-inline I32x16 extract_bits(I32x16 x) {
-  return {_mm512_and_si512(_mm512_srli_epi32(x.value, kShift), _mm512_set1_epi32(kMask))};
-}
-inline I32x16 make_pairs(I32x16 first, I32x16 second) {
-  return {_mm512_mask_blend_epi16(0xaaaaaaaaU, first.value, _mm512_slli_epi32(second.value, 16))};
+template <bool kIsSigned>
+inline I32x16 make_pairs(U8x16 first, U8x16 second) {
+  const __m512i upper = _mm512_slli_epi32(widen_bytes<kIsSigned>(second).value, 16);
+  return {_mm512_mask_blend_epi16(0xaaaaaaaaU, widen_bytes<kIsSigned>(first).value, upper)};
 }
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   __asm__("vpdpwssd %2%{1to16%}, %1, %0"

@@ -212,6 +212,14 @@ using Dots = I32x16;
 template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots() { return zero_int(); }
+inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
+// Where dot products of 6-bit weights, of which 32 is zero, with these activations begin.
+template <int kCount>
+inline int32_t centred_start(const int8_t* activations) {
+  int32_t sum = 0;
+  for (int i = 0; i < kCount; ++i) sum += activations[i];
+  return -32 * sum;
+}
 // Adds a register of weights (below 2^kBits) times four consecutive activations (-127..127), exact.
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
@@ -220,9 +228,32 @@ inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
 }
 // sum + dots
 inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
-// Integer scales (-128..127) of 16 columns, as finish_dots takes them.
+// Sixteen bytes, of integers with a sign or without.
+struct U8x16 {
+  uint8_t byte[16];
+};
+inline U8x16 load_sixteen_bytes(const uint8_t* source) {
+  U8x16 out;
+  std::memcpy(out.byte, source, sizeof(out.byte));
+  return out;
+}
+template <int kShift, int kMask>
+inline U8x16 extract_bits(U8x16 x) {
+  for (uint8_t& byte : x.byte) byte = static_cast<uint8_t>(byte >> kShift & kMask);
+  return x;
+}
+template <bool kIsSigned>
+inline I32x16 widen_bytes(U8x16 x) {
+  I32x16 out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = kIsSigned ? static_cast<int8_t>(x.byte[i]) : x.byte[i];
+  return out;
+}
+// Integer scales of 16 columns, as finish_dots takes them.
 using Factors = I32x16;
-inline Factors make_factors(I32x16 scales) { return scales; }
+template <bool kIsSigned>
+inline Factors make_factors(U8x16 scales) {
+  return widen_bytes<kIsSigned>(scales);
+}
 // sum + dots * factors
 inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   for (int i = 0; i < 16; ++i) sum.lane[i] += dots.lane[i] * factors.lane[i];
@@ -230,32 +261,21 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
 }
 // Whether dots that fit 16 bits can be finished in fewer instructions, which is then what these two do.
 constexpr bool kHasWordDots = false;
-inline Factors make_word_factors(I32x16 scales) { return make_factors(scales); }
+template <bool kIsSigned>
+inline Factors make_word_factors(U8x16 scales) {
+  return make_factors<kIsSigned>(scales);
+}
 inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) { return finish_dots(sum, dots, factors); }
-// Sixteen bytes as integers.
-inline I32x16 load_unsigned_bytes(const uint8_t* source) {
-  I32x16 out;
-  for (int i = 0; i < 16; ++i) out.lane[i] = source[i];
-  return out;
-}
-inline I32x16 load_signed_bytes(const uint8_t* source) {
-  I32x16 out;
-  for (int i = 0; i < 16; ++i) out.lane[i] = static_cast<int8_t>(source[i]);
-  return out;
-}
-// (x >> kShift) & kMask for lanes that are not negative.
-template <int kShift, int kMask>
-inline I32x16 extract_bits(I32x16 x) {
-  for (int32_t& lane : x.lane) lane = lane >> kShift & kMask;
-  return x;
-}
-// Two small integers (16 bits) a lane, as pair_dot takes them.
-inline I32x16 make_pairs(I32x16 first, I32x16 second) {
+// Two integers of 16 bits a lane, as pair_dot takes them.
+template <bool kIsSigned>
+inline I32x16 make_pairs(U8x16 first, U8x16 second) {
+  I32x16 out = widen_bytes<kIsSigned>(first);
+  const I32x16 upper = widen_bytes<kIsSigned>(second);
   for (int i = 0; i < 16; ++i) {
-    const uint32_t low = static_cast<uint16_t>(first.lane[i]);
-    first.lane[i] = static_cast<int32_t>(low | static_cast<uint32_t>(second.lane[i]) << 16);
+    const uint32_t low = static_cast<uint16_t>(out.lane[i]);
+    out.lane[i] = static_cast<int32_t>(low | static_cast<uint32_t>(upper.lane[i]) << 16);
   }
-  return first;
+  return out;
 }
 // sum + first * values[0] + second * values[1], exact.
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
