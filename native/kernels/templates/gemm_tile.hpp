@@ -69,8 +69,8 @@ struct PackedGroups {
 };
 
 // Dot products of kRegisters registers of weights with kChains runs of activations, values(chain), interleaved because one
-// chain of them is bound by the instruction's latency. They begin with begin(chain); finish(chain, dots) is called once or
-// more for each, as often as Dots run full.
+// chain of them is bound by the instruction's latency. They begin with begin(chain, weights, values), which multiplies the first;
+// finish(chain, dots) is called once or more for each, as often as Dots run full.
 template <int kBits, int kRegisters, int kChains, class Values, class Begin, class Finish>
 inline __attribute__((always_inline)) void multiply_registers(const U8x64* weights, Values values, Begin begin,
                                                               Finish finish) {
@@ -79,9 +79,9 @@ inline __attribute__((always_inline)) void multiply_registers(const U8x64* weigh
   for (int piece = 0; piece < kRegisters; piece += kPiece) {
     Dots dots[kChains];
     PACELINE_UNROLL
-    for (int chain = 0; chain < kChains; ++chain) dots[chain] = begin(chain);
+    for (int chain = 0; chain < kChains; ++chain) dots[chain] = begin(chain, weights[piece], values(chain) + 4 * piece);
     PACELINE_UNROLL
-    for (int i = piece; i < piece + kPiece; ++i) {
+    for (int i = piece + 1; i < piece + kPiece; ++i) {
       PACELINE_UNROLL
       for (int chain = 0; chain < kChains; ++chain) {
         dots[chain] = add_dots<kBits>(dots[chain], weights[i], values(chain) + 4 * i);
@@ -193,9 +193,10 @@ struct RunSums {
     constexpr int kCount = kRows - kFirst < kChains ? kRows - kFirst : kChains;
     const int offset = run * Layout<type>::kScaleInputs;
     const auto values = [&](int chain) { return rows.values(kFirst + chain) + offset; };
-    const auto begin = [&](int chain) {
-      if constexpr (kIsCentred<type>) return begin_dots(rows.start(kFirst + chain, run));
-      if constexpr (!kIsCentred<type>) return begin_dots();
+    const auto begin = [&](int chain, U8x64 first, const int8_t* activations) {
+      constexpr int kBits = Layout<type>::kWeightBits;
+      if constexpr (kIsCentred<type>) return add_dots<kBits>(begin_dots(rows.start(kFirst + chain, run)), first, activations);
+      if constexpr (!kIsCentred<type>) return first_dots<kBits>(first, activations);
     };
     const auto finish = [&](int chain, Dots dots) {
       I32x16& total = totals[kFirst + chain];
@@ -277,9 +278,10 @@ template <GgmlType type>
     for (int row = 0; row < num_rows; ++row) {
       if ((rows.high_quads[row] >> quad & 1) == 0) continue;
       const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
-      Dots dots = begin_dots();
-      if constexpr (kIsCentred<type>) dots = begin_dots(centred_start<4>(values));
-      totals[row] = finish_dots(totals[row], add_dots<kBits>(dots, weights, values), factors);
+      Dots dots;
+      if constexpr (kIsCentred<type>) dots = add_dots<kBits>(begin_dots(centred_start<4>(values)), weights, values);
+      if constexpr (!kIsCentred<type>) dots = first_dots<kBits>(weights, values);
+      totals[row] = finish_dots(totals[row], dots, factors);
     }
   }
 }
@@ -346,7 +348,7 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
   multiply_registers<kBits, kGroupRegisters, kCount * kPlanes>(
       weights.registers,
       [&](int chain) { return rows.planes[chain % kPlanes] + offset + chain / kPlanes * kActivationPlane; },
-      [](int) { return begin_dots(); },
+      [](int, U8x64 first, const int8_t* activations) { return first_dots<kBits>(first, activations); },
       [&](int chain, Dots dots) {
         I32x16& sum = sums[chain / kPlanes][chain % kPlanes];
         sum = finish_dots(sum, dots);

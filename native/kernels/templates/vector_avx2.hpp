@@ -189,7 +189,6 @@ struct Dots {
 };
 template <int kBits>
 constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits <= 6 ? 4 : 1;
-inline Dots begin_dots() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline Dots begin_dots(int32_t start) { return {_mm256_set1_epi32(start), _mm256_set1_epi32(start)}; }
 // Of both sums.
 template <int kCount>
@@ -214,15 +213,16 @@ inline __m256i multiply_centred(__m256i weights, __m256i four) {
   return _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four, centred));
 }
 template <int kBits>
+inline Dots first_dots(U8x64 weights, const int8_t* activations) {
+  const __m256i four = broadcast_four_bytes(activations);
+  if constexpr (kBits == 8) return {multiply_centred(weights.low, four), multiply_centred(weights.high, four)};
+  if constexpr (kBits < 8) return {_mm256_maddubs_epi16(weights.low, four), _mm256_maddubs_epi16(weights.high, four)};
+}
+// Not for 8 bits, of which one register is all that Dots hold.
+template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   const __m256i four = broadcast_four_bytes(activations);
-  if constexpr (kBits == 8) {
-    return {_mm256_add_epi16(dots.low, multiply_centred(weights.low, four)),
-            _mm256_add_epi16(dots.high, multiply_centred(weights.high, four))};
-  } else {
-    static_assert(kBits <= 6);
-    return {add_products(dots.low, weights.low, four), add_products(dots.high, weights.high, four)};
-  }
+  return {add_products(dots.low, weights.low, four), add_products(dots.high, weights.high, four)};
 }
 // Each scale twice, for both of a column's sums.
 struct Factors {

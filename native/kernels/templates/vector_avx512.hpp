@@ -144,7 +144,6 @@ inline __m512i dot_broadcast_bytes(__m512i sum, __m512i weights, const int8_t* a
 using Dots = I32x16;
 template <int kBits>
 constexpr int kDotRegisters = 8;
-inline Dots begin_dots() { return zero_int(); }
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
 template <int kCount>
 inline int32_t centred_start(const int8_t* activations) {
@@ -172,6 +171,10 @@ inline I32x16 widen_bytes(U8x16 x) {
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   return {dot_broadcast_bytes(dots.value, weights.value, activations)};
+}
+template <int kBits>
+inline Dots first_dots(U8x64 weights, const int8_t* activations) {
+  return add_dots<kBits>(zero_int(), weights, activations);
 }
 inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
 using Factors = I32x16;

@@ -211,7 +211,6 @@ using Dots = I32x16;
 // How many registers of weights may be added to Dots: there may be no room for the sums of more.
 template <int kBits>
 constexpr int kDotRegisters = 8;
-inline Dots begin_dots() { return zero_int(); }
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
 // Where dot products of 6-bit weights, of which 32 is zero, with these activations begin.
 template <int kCount>
@@ -225,6 +224,11 @@ template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   for (int i = 0; i < 64; ++i) dots.lane[i / 4] += weights.byte[i] * activations[i % 4];
   return dots;
+}
+// The same for the first.
+template <int kBits>
+inline Dots first_dots(U8x64 weights, const int8_t* activations) {
+  return add_dots<kBits>(begin_dots(0), weights, activations);
 }
 // sum + dots
 inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
