@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
 from paceline.config import EngineConfig
@@ -18,7 +19,7 @@ from paceline.core.errors import (
 from paceline.engine import Engine
 from paceline.engine.loading import choose_drafters, load_pair, measure_costs
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
-from paceline.engine.profile import TARGET_ROWS, without_disturbance
+from paceline.engine.profile import TARGET_ROWS, PassTimes, ProfileTimes, without_disturbance
 from tests.support.tiny_gguf import write_tiny_gguf
 
 MIB = 1 << 20
@@ -134,6 +135,41 @@ def test_the_profile_of_a_target_is_that_of_whole_passes(tiny_pair):
     assert costs.drafters["shared-layers"].missed_token_s == 0.0
     assert costs.target.rows == TARGET_ROWS
     assert all(fewer <= more for fewer, more in itertools.pairwise(costs.target.seconds))
+
+
+def slowed_down(times, factor):
+    """What a machine would have shown that is so many times as slow."""
+    best = tuple((count, context, factor * seconds) for count, context, seconds in times.best)
+    return PassTimes(best, None if times.read_s is None else factor * times.read_s)
+
+
+def test_a_profile_of_a_busy_machine_is_put_right_by_the_next_start(tiny_pair, tmp_path):
+    config = config_of(tiny_pair)
+    first = measure_costs(load_pair(config), config)
+    (path,) = (tmp_path / "cache" / "profiles").iterdir()
+    found = msgspec.json.decode(path.read_bytes(), type=ProfileTimes)
+    assert found.costs() == first
+    assert found.num_rounds >= 1
+
+    drafters = {name: slowed_down(times, 1e3) for name, times in found.drafters.items()}
+    busy = ProfileTimes(1, slowed_down(found.target, 1e3), drafters)
+    path.write_bytes(msgspec.json.encode(busy))
+    second = measure_costs(load_pair(config), config)
+    assert max(second.target.seconds) < min(busy.costs().target.seconds)
+    assert second.drafters["draft-model"].missed_token_s < busy.costs().drafters["draft-model"].missed_token_s
+    assert msgspec.json.decode(path.read_bytes(), type=ProfileTimes).num_rounds == 2
+
+    path.write_bytes(msgspec.json.encode(ProfileTimes(12, busy.target, busy.drafters)))
+    assert measure_costs(load_pair(config), config) == busy.costs()  # twelve rounds are enough
+
+
+def test_a_profile_that_cannot_be_read_is_measured_anew(tiny_pair, tmp_path, caplog):
+    config = config_of(tiny_pair)
+    measure_costs(load_pair(config), config)
+    (path,) = (tmp_path / "cache" / "profiles").iterdir()
+    path.write_text("{")
+    assert measure_costs(load_pair(config), config).target.rows == TARGET_ROWS
+    assert f"cannot read {path}" in caplog.text
 
 
 def test_a_disturbed_pass_does_not_cost_more_than_one_of_more_rows():

@@ -1,7 +1,8 @@
 """The start-up profile: what steps cost on this machine, by real forward passes of the loaded models.
 
-It takes under three seconds and is kept in the cache directory, keyed by everything that the times depend on. The
-models' KV stores are replaced, so it comes before an engine is built.
+It takes under three seconds at the first start and is kept in the cache directory, keyed by everything that the times
+depend on. The next starts add a round each, since the first may have met a busy machine. The models' KV stores are
+replaced, so it comes before an engine is built.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batc
 TARGET_ROWS = (1, 2, 4, 8, 12, 16, 32)
 SEQUENCE_COUNTS = (1, 2, 4, 8, 16)
 TIME_LIMIT_S = 2.5
-_MAX_ROUNDS = 6
+_FIRST_ROUNDS = 6
+_ENOUGH_ROUNDS = 12
 _MOST_CONTEXT = 1008
 _BLOCK = 16
 _NUM_READ = 32
@@ -41,26 +43,70 @@ _FEWEST = 2
 _FIRST_TOKEN = 16
 _FIRST_TARGET_TOKEN = 128  # others, or the target would go on where its own first layers ended
 _MOST_KEPT = 64
-_FORMAT = 1
+_FORMAT = 2
 _logger = logging.getLogger(__name__)
 
 
+class PassTimes(msgspec.Struct, frozen=True):
+    """The best times of one model's passes, in seconds by (rows, context): a busy machine only ever adds time.
+
+    `read_s` is that of reading a run of text, for the drafter of a model that must read texts.
+    """
+
+    best: tuple[tuple[int, int, float], ...] = ()
+    read_s: float | None = None
+
+    def table(self) -> RowTable:
+        """What was measured, no row count dearer than more rows; the rest is left to extrapolation."""
+        by_case = self.by_case()
+        rows = tuple(sorted(count for count, context in by_case if context == 0))
+        context_s, row_context_s = _context_slopes(by_case)
+        return RowTable(rows, without_disturbance([by_case[count, 0] for count in rows]), context_s, row_context_s)
+
+    def drafter_costs(self) -> DrafterCosts:
+        """Of the drafter that runs this model."""
+        return DrafterCosts(self.table(), 0.0 if self.read_s is None else self.read_s / _NUM_READ)
+
+    def by_case(self) -> dict[tuple[int, int], float]:
+        """Seconds by (rows, context)."""
+        return {(count, context): seconds for count, context, seconds in self.best}
+
+
+class ProfileTimes(msgspec.Struct, frozen=True):
+    """What so many rounds found, of the target and of the drafters' models."""
+
+    num_rounds: int = 0
+    target: PassTimes = PassTimes()
+    drafters: dict[str, PassTimes] = {}
+
+    def costs(self) -> StepCosts:
+        """For the cost model."""
+        return StepCosts(self.target.table(), {name: times.drafter_costs() for name, times in self.drafters.items()})
+
+
 class ModelProfile:
-    """The best times of one model's passes: a busy machine only ever adds time.
+    """Measures one model's passes, beginning with what is known of them.
 
     The drafter of a model that `has_own_kv` must read texts first.
     """
 
     def __init__(
-        self, model: Model, counts: tuple[int, ...], context: int, *, is_target: bool, has_own_kv: bool = True
+        self,
+        model: Model,
+        counts: tuple[int, ...],
+        context: int,
+        known: PassTimes,
+        *,
+        is_target: bool,
+        has_own_kv: bool = True,
     ) -> None:
         self._model = model
         self._counts = counts
         self._context = context
         self._is_target = is_target
         self._is_reader = has_own_kv and not is_target
-        self._best: dict[tuple[int, int], float] = {}
-        self._read_s = math.inf
+        self._best = known.by_case()
+        self._read_s = math.inf if known.read_s is None else known.read_s
         model.kv.allocate(_num_blocks())
         self._pass_s(1, 0)
 
@@ -78,18 +124,12 @@ class ModelProfile:
             batch = build_chain_batch(_chain(_NUM_READ, 0, _FIRST_TOKEN), _BLOCK)
             self._read_s = min(self._read_s, _seconds(self._model, batch))
 
-    def table(self) -> RowTable:
-        """What was measured, no row count dearer than more rows; the rest is left to extrapolation."""
-        rows = tuple(count for count in self._counts if (count, 0) in self._best)
-        context_s, row_context_s = self._context_slopes()
-        return RowTable(rows, without_disturbance([self._best[count, 0] for count in rows]), context_s, row_context_s)
-
-    def drafter_costs(self) -> DrafterCosts:
-        """Of the drafter that runs this model."""
+    def times(self) -> PassTimes:
+        """The best of all rounds. A text that there was no time to read is read token by token."""
+        best = tuple((count, context, seconds) for (count, context), seconds in self._best.items())
         if not self._is_reader:
-            return DrafterCosts(self.table(), 0.0)
-        missed_token_s = self._best[1, 0] if math.isinf(self._read_s) else self._read_s / _NUM_READ
-        return DrafterCosts(self.table(), missed_token_s)
+            return PassTimes(best)
+        return PassTimes(best, self._best[1, 0] * _NUM_READ if math.isinf(self._read_s) else self._read_s)
 
     def _pass_s(self, count: int, context: int) -> float:
         """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
@@ -97,15 +137,16 @@ class ModelProfile:
         batch = build_chain_batch(runs, _BLOCK)
         return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
 
-    def _context_slopes(self) -> tuple[float, float]:
-        """Seconds for each position of context of a sequence, and of a row; 0 where it was not measured."""
-        context, best = self._context, self._best
-        if context == 0 or not {(1, context), (8, context), (8, 0)} <= best.keys():
-            return 0.0, 0.0
-        one = (best[1, context] - best[1, 0]) / context
-        eight = (best[8, context] - best[8, 0]) / context
-        row_s = max(0.0, (eight - one) / 7)
-        return max(0.0, one - row_s), row_s
+
+def _context_slopes(best: Mapping[tuple[int, int], float]) -> tuple[float, float]:
+    """Seconds for each position of context of a sequence, and of a row; 0 where it was not measured."""
+    context = max((context for _, context in best), default=0)
+    if context == 0 or not {(1, context), (8, context), (8, 0)} <= best.keys():
+        return 0.0, 0.0
+    one = (best[1, context] - best[1, 0]) / context
+    eight = (best[8, context] - best[8, 0]) / context
+    row_s = max(0.0, (eight - one) / 7)
+    return max(0.0, one - row_s), row_s
 
 
 def without_disturbance(seconds: Sequence[float]) -> tuple[float, ...]:
@@ -117,24 +158,35 @@ def profile(
     target: NativeModel,
     drafters: Mapping[DrafterName, Model],
     context_window_size: int,
+    known: ProfileTimes,
+    num_rounds: int,
     time_limit_s: float = TIME_LIMIT_S,
-) -> StepCosts:
-    """Measures a target and the models of drafters by their drafters' names; blocks for the time limit at most, but
-    that each model has a few passes."""
+) -> ProfileTimes:
+    """Measures a target and the models of drafters by their drafters' names, for so many rounds more than is known.
+
+    Blocks for the time limit at most, but that each model has a few passes.
+    """
     end_s = time.perf_counter() + time_limit_s
     context = max(0, min(_MOST_CONTEXT, (context_window_size - TARGET_ROWS[-1]) // _BLOCK * _BLOCK))
     drafter_profiles = {
-        name: ModelProfile(model, SEQUENCE_COUNTS, context, is_target=False, has_own_kv=model.kv is not target.kv)
+        name: ModelProfile(
+            model,
+            SEQUENCE_COUNTS,
+            context,
+            known.drafters.get(name, PassTimes()),
+            is_target=False,
+            has_own_kv=model.kv is not target.kv,
+        )
         for name, model in drafters.items()
     }
-    target_profile = ModelProfile(target, TARGET_ROWS, context, is_target=True)
-    for number in range(_MAX_ROUNDS):
-        if number > 0 and time.perf_counter() > end_s:
-            break
+    target_profile = ModelProfile(target, TARGET_ROWS, context, known.target, is_target=True)
+    num_done = 0
+    while num_done < num_rounds and (num_done == 0 or time.perf_counter() < end_s):
         for model_profile in (*drafter_profiles.values(), target_profile):
             model_profile.measure(end_s)
-    costs: dict[str, DrafterCosts] = {name: drafter.drafter_costs() for name, drafter in drafter_profiles.items()}
-    return StepCosts(target_profile.table(), costs)
+        num_done += 1
+    found: dict[str, PassTimes] = {name: drafter.times() for name, drafter in drafter_profiles.items()}
+    return ProfileTimes(known.num_rounds + num_done, target_profile.times(), found)
 
 
 def cached_profile(
@@ -144,25 +196,35 @@ def cached_profile(
     target: NativeModel,
     drafters: Mapping[DrafterName, Model],
 ) -> StepCosts:
-    """The profile of an earlier start under the same conditions, or a new one, which is kept.
+    """The profile of earlier starts under the same conditions, with a round more until there are enough, or a new one;
+    it is kept.
 
-    `identities` are those of the model files. A cache that cannot be read or written is no error, but
-    is logged.
+    `identities` are those of the model files. A cache that cannot be read or written is no error, but is logged.
     """
     path = directory / "profiles" / f"{_key((*identities, *drafters), config, target)}.json"
+    known = _read(path)
+    if known.num_rounds >= _ENOUGH_ROUNDS:
+        return known.costs()
+    num_rounds = 1 if known.num_rounds else _FIRST_ROUNDS
+    window = min(config.context_window_size, target.config.max_context)
+    times = profile(target, drafters, window, known, num_rounds)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StepCosts)
+        write_atomically(path, msgspec.json.encode(times))
+        _remove_oldest(path.parent)
+    except OSError as error:
+        _logger.warning("cannot write %s (%s); the next start is slower", path, error.strerror)
+    return times.costs()
+
+
+def _read(path: Path) -> ProfileTimes:
+    """What is kept there; nothing where there is nothing, or nothing that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ProfileTimes)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.MsgspecError) as error:
         _logger.warning("cannot read %s (%s); measuring the costs of steps again", path, error)
-    costs = profile(target, drafters, min(config.context_window_size, target.config.max_context))
-    try:
-        write_atomically(path, msgspec.json.encode(costs))
-        _remove_oldest(path.parent)
-    except OSError as error:
-        _logger.warning("cannot write %s (%s); the next start is slower", path, error.strerror)
-    return costs
+    return ProfileTimes()
 
 
 def _remove_oldest(directory: Path) -> None:
