@@ -99,6 +99,18 @@ def test_a_draft_that_is_always_wrong_is_left_out():
     assert run.control.times.wasted_share < 0.02
 
 
+@pytest.mark.parametrize("num_right", [0, 3])
+def test_reading_a_text_is_wasted_where_no_draft_behind_it_is_accepted(num_right):
+    run = Run(controller(WITH_MODEL), sequence())
+    while run.step(num_right, free=None, num_missed=200).window == 0:
+        pass
+    reading_s = 200 * 0.02
+    assert run.control.times.drafting_s["draft-model"] > reading_s
+    assert run.control.times.wasted_s < 2.0  # the next draft may be right
+    run.sequence.status = SequenceStatus.FINISHED
+    assert run.control.times.wasted_s == pytest.approx(0.0 if num_right else reading_s, abs=2.0)
+
+
 def test_a_drafter_that_becomes_right_is_noticed_without_being_tried():
     run = Run(controller(), sequence())
     for _ in range(200):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paceline.core.output import TokenLogprob
 
@@ -21,7 +21,12 @@ class Calibration:
 
     def probability(self, confidence: float) -> float:
         """Of acceptance; rises with the confidence, of which more than 0.98 counts as 0.98 (less than 0.02 as 0.02)."""
-        return 1.0 / (1.0 + math.exp(-self.slope * log_odds(confidence) - self.bias))
+        return probability_of(self.slope * log_odds(confidence) + self.bias)
+
+
+def probability_of(odds: float) -> float:
+    """Of log-odds."""
+    return 1.0 / (1.0 + math.exp(-odds))
 
 
 def log_odds(confidence: float) -> float:
@@ -52,6 +57,10 @@ class Plan:
     read_above: tuple[float, ...] = ()
     calibration: Calibration | None = None
     reason: str | None = None
+
+    def with_window(self, window: int) -> Plan:
+        """The same plan for so many tokens."""
+        return self if window == self.window else replace(self, window=window)
 
     def is_worth_deepening(self, num_nodes: int, survival: float) -> bool:
         """Whether a chain of so many nodes is to go on below its last one."""

@@ -28,6 +28,9 @@ class DrafterGroup:
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
         self._drafters = {drafter.name: drafter for drafter in drafters}
+        # Asked once: the test for a protocol takes as long as a draft of the suffix drafter.
+        self._readers = {name: one for name, one in self._drafters.items() if isinstance(one, CatchingUpDrafter)}
+        self._counters = {name: one for name, one in self._drafters.items() if isinstance(one, PassCountingDrafter)}
         self._followed: dict[Sequence, None] = {}
         self.seconds: dict[str, float] = {}
         self.passes: dict[str, list[int]] = {}
@@ -67,7 +70,7 @@ class DrafterGroup:
                     if len(draft) > 0:
                         own.append(best_first(draft))
                 continue
-            reader = drafter if isinstance(drafter, CatchingUpDrafter) else None
+            reader = self._readers.get(drafter.name)
             for counts, sequence in zip(missed, sequences, strict=True):
                 counts[drafter.name] = 0 if reader is None else reader.num_missed(sequence)
         return [Offer(window, tuple(own), counts) for window, own, counts in zip(windows, drafts, missed, strict=True)]
@@ -94,8 +97,8 @@ class DrafterGroup:
         start_s = time.perf_counter()
         self._guard(drafter, lambda: drafts.extend(drafter.propose(sequences, plans)))
         self.seconds[drafter.name] = self.seconds.get(drafter.name, 0.0) + time.perf_counter() - start_s
-        if isinstance(drafter, PassCountingDrafter):
-            self.passes[drafter.name] = drafter.passes
+        if drafter.name in self._counters:
+            self.passes[drafter.name] = self._counters[drafter.name].passes
         if len(drafts) != len(sequences):
             return [NO_DRAFT] * len(sequences)
         return [cut(draft, plan.window) for draft, plan in zip(drafts, plans, strict=True)]

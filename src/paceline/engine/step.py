@@ -6,7 +6,7 @@ Prompts, plain decoding and speculation are the same step; what differs is how m
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
 from paceline.engine.batch_builder import StepBatch, build_batch, compaction_moves
@@ -55,7 +55,7 @@ class Stepper:
         offers = self.drafters.offers(sequences, windows)
         room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
         plans = [
-            replace(plan, window=window) if plan.window > window else plan
+            plan.with_window(min(plan.window, window))
             for plan, window in zip(self.controller.plan(sequences, offers, room), windows, strict=True)
         ]
         drafts = self.drafters.propose(sequences, plans, offers)

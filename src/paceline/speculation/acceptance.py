@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline.core import Calibration, Draft
-from paceline.core.draft import log_odds
+from paceline.core.draft import log_odds, probability_of
 from paceline.speculation.tree import chain_length, survivals
 
 MAX_DEPTH = 16
@@ -75,13 +75,13 @@ class ConfidenceModel:
 
     def learn(self, judgement: Judgement, own: SequenceBias) -> None:
         """Takes in one judgement of one sequence; changes both."""
-        probability = self.calibration(own).probability(judgement.confidence)
+        odds = log_odds(judgement.confidence)
+        probability = probability_of(self.slope * odds + self.bias + own.bias)
         variance = max(_LEAST_VARIANCE, probability * (1.0 - probability))
         error = (judgement.is_accepted - probability) * _EVEN_VARIANCE / variance
         rate = max(_LEAST_DRAFTER_RATE, _DRAFTER_RATE / (1.0 + 0.1 * self.num_learnt))
         self.num_learnt += 1
         self.bias = _within(self.bias + rate * error, -_MAX_BIAS, _MAX_BIAS)
-        odds = log_odds(judgement.confidence)
         self.slope = _within(self.slope + _SLOPE_SHARE * rate * error * odds, *_SLOPES)
         own.learn(error)
 

@@ -14,9 +14,10 @@ class SpeculationTimes:
     """Sums in seconds over steps that had plans.
 
     `step_s` is all of their time and `drafting_s` the part of each drafter. `wasted_s` is what drafts cost of which
-    nothing was accepted: their drafter's time, and their share of what the rows added to the target's pass. A drafter
-    that pays has such drafts too; `lost_s` is by how much drafters cost more than they saved, summed over those pairs
-    of a drafter and an ended sequence that did.
+    nothing was accepted: their drafter's time, and their share of what the rows added to the target's pass. Reading a
+    text is wasted where none of the drafts behind it has a token accepted, which is known when the sequence has ended.
+    A drafter that pays has such drafts too; `lost_s` is by how much drafters cost more than they saved, summed over
+    those pairs of a drafter and an ended sequence that did.
     `plain_s` is what plain decoding would have taken for the same tokens as predicted, instead of `compared_s`.
     """
 

@@ -8,7 +8,6 @@ who may draft at all, `planner` chooses, `probing` bounds the price of errors. d
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from paceline.core import Plan, Sequence
 from paceline.speculation.accounting import SpeculationTimes
@@ -69,10 +68,7 @@ class AdaptiveController:
         choices = best_plan([option.candidates for option in options], situation.steps_s, situation.rate)
         plans = self._chooser.plans(options, choices, limits, situation)
         windows = level([plan.window for plan in plans], room.spare_rows)
-        return [
-            plan if plan.window == window else replace(plan, window=window)
-            for plan, window in zip(plans, windows, strict=True)
-        ]
+        return [plan.with_window(window) for plan, window in zip(plans, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
         """Learns from one step: costs, acceptance, balances."""
@@ -83,7 +79,8 @@ class AdaptiveController:
         if outcome.room.num_prompt_rows == 0:
             self.costs.refine_step(outcome.room.num_rows + num_drafted, situation.context, outcome.target_s)
         self._refine_drafters(outcome, situation)
-        bill = make_bill(outcome, situation.steps_s, situation.plain_s, self.costs.common_factor)
+        readings_s = [self._reading_s(*pair) for pair in zip(outcome.plans, outcome.offers, strict=True)]
+        bill = make_bill(outcome, readings_s, situation.steps_s, situation.plain_s, self.costs.common_factor)
         self._keep_times(outcome, bill)
         for index in range(len(outcome.sequences)):
             self._learn(outcome, index, bill)
@@ -117,7 +114,15 @@ class AdaptiveController:
         """Takes in how long sequences became that have ended, and what drafters lost on them."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
             self._chooser.lengths.finished(sequence)
-            self._times.lost_s += self._histories.pop(sequence).lost_s * self.costs.common_factor
+            history = self._histories.pop(sequence)
+            self._times.lost_s += history.lost_s * self.costs.common_factor
+            self._times.wasted_s += history.vain_reading_s * self.costs.common_factor
+
+    def _reading_s(self, plan: Plan, offer: Offer) -> float:
+        """What a plan's drafter takes to read a text that is new to it; what it reads of a known one is part of its
+        draft."""
+        num_missed = offer.num_missed.get(plan.drafter, 0)
+        return self.costs.catch_up_s(plan.drafter, num_missed) if num_missed > SMALL_CATCH_UP else 0.0
 
     def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
         """Counts each drafter's passes, and compares its time with what they should have taken, where it read little
@@ -154,14 +159,11 @@ class AdaptiveController:
         plain_step_s = self._situation.plain_s / len(outcome.sequences)
         all_plain_s = all_spent_s = own_plain_s = own_spent_s = 0.0
         for index, (plan, offer) in enumerate(zip(outcome.plans, outcome.offers, strict=True)):
-            num_missed = offer.num_missed.get(plan.drafter)
-            is_reading = num_missed is not None and num_missed > SMALL_CATCH_UP
-            reading_s = self.costs.catch_up_s(plan.drafter, num_missed or 0) if is_reading else 0.0
             plain_s = len(outcome.verdicts[index].committed) * plain_step_s
-            spent_s = plain_step_s + max(0.0, bill.cost_s[index] - reading_s)
+            spent_s = plain_step_s + bill.cost_s[index] - bill.reading_s[index]
             all_plain_s += plain_s
             all_spent_s += spent_s
-            if num_missed is not None or plan.window < _COPY_LENGTH:
+            if plan.drafter in offer.num_missed or plan.window < _COPY_LENGTH:
                 own_plain_s += plain_s
                 own_spent_s += spent_s
         self._pace.record(all_plain_s, all_spent_s)
@@ -181,6 +183,7 @@ class AdaptiveController:
             return
         own = history.of(plan.drafter)
         own.net_s += bill.saved_s[index]
+        own.vain_reading_s = 0.0 if outcome.verdicts[index].path else own.vain_reading_s + bill.reading_s[index]
         is_made = self.costs.has_price(plan.drafter)
         if len(draft) == 0:
             return

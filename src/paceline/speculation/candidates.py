@@ -81,7 +81,8 @@ class Forgone:
 @dataclass(slots=True)
 class OwnHistory:
     """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
-    success makes more room. `net_s` is what it saved less what it cost, `missing` what it would have brought since it
+    success makes more room. `net_s` is what it saved less what it cost, `vain_reading_s` what it took to read the text
+    since its last success, `missing` what it would have brought since it
     was last up with the text; `is_started` says that reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
@@ -90,6 +91,7 @@ class OwnHistory:
     patience: Patience = field(default_factory=Patience)
     reach: int = _FIRST_REACH
     net_s: float = 0.0
+    vain_reading_s: float = 0.0
     missing: Forgone = field(default_factory=Forgone)
     is_started: bool = False
     has_drafted: bool = False
@@ -111,6 +113,11 @@ class SequenceHistory:
     def lost_s(self) -> float:
         """Seconds by which drafters cost more than they saved."""
         return sum(max(0.0, -own.net_s) for own in self.drafters.values())
+
+    @property
+    def vain_reading_s(self) -> float:
+        """Seconds of reading that no accepted token followed."""
+        return sum(own.vain_reading_s for own in self.drafters.values())
 
     def of(self, drafter: str) -> OwnHistory:
         """The drafter's, new where it has none."""

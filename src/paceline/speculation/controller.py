@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as List
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from paceline.core import Draft, Plan, Sequence, SpeculationMode, Verdict
@@ -96,7 +96,7 @@ class FixedController:
         """Plans as the class says."""
         wanted = [self._wanted(*pair) for pair in zip(sequences, offers, strict=True)]
         windows = level([plan.window for plan in wanted], room.spare_rows)
-        return [replace(plan, window=window) for plan, window in zip(wanted, windows, strict=True)]
+        return [plan.with_window(window) for plan, window in zip(wanted, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
         """Learns nothing."""

@@ -59,6 +59,7 @@ class Situation:
     rate: float
     overall_rate: float
     num_ready: Mapping[str, int] = field(default_factory=dict)
+    _floors: dict[int, list[float]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def empty(cls) -> Situation:
@@ -68,10 +69,13 @@ class Situation:
     def node_floors(self, num_nodes: int) -> list[float]:
         """What each node of a free draft must bring at the pace that includes copying, in tokens; where rows of other
         sequences come between, at the least price of a row."""
-        prices = self.row_prices(0, [1.0] * num_nodes)
-        if self.num_sequences > 1:
-            prices = [min(prices)] * num_nodes
-        return [self.overall_rate * seconds for seconds in prices]
+        floors = self._floors.get(num_nodes)
+        if floors is None:
+            prices = self.row_prices(0, [1.0] * num_nodes)
+            if self.num_sequences > 1:
+                prices = [min(prices)] * num_nodes
+            floors = self._floors[num_nodes] = [self.overall_rate * seconds for seconds in prices]
+        return floors
 
     def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
