@@ -1,7 +1,7 @@
 // The AVX2 definition of the sixteen lanes: two registers, lanes 0..7 and 8..15.
 #pragma once
 
-#include <immintrin.h>
+#include "vector_bytes.hpp"
 
 namespace paceline::PACELINE_ISA {
 
@@ -235,16 +235,6 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
 inline I32x16 finish_dots(I32x16 sum, Dots dots) {
   const __m256i one = _mm256_set1_epi16(1);
   return finish_dots(sum, dots, {one, one});
-}
-struct U8x16 {
-  __m128i value;
-};
-inline U8x16 load_sixteen_bytes(const uint8_t* source) {
-  return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))};
-}
-template <int kShift, int kMask>
-inline U8x16 extract_bits(U8x16 x) {
-  return {_mm_and_si128(_mm_srli_epi16(x.value, kShift), _mm_set1_epi8(kMask))};
 }
 template <bool kIsSigned>
 inline I32x16 widen_bytes(U8x16 x) {

@@ -1,7 +1,7 @@
 // The AVX-512 definition of the sixteen lanes: one register.
 #pragma once
 
-#include <immintrin.h>
+#include "vector_bytes.hpp"
 
 namespace paceline::PACELINE_ISA {
 
@@ -153,16 +153,6 @@ inline int32_t centred_start(const int8_t* activations) {
   const __m128i four = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), bytes);
   const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return -32 * _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
-}
-struct U8x16 {
-  __m128i value;
-};
-inline U8x16 load_sixteen_bytes(const uint8_t* source) {
-  return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(source))};
-}
-template <int kShift, int kMask>
-inline U8x16 extract_bits(U8x16 x) {
-  return {_mm_and_si128(_mm_srli_epi16(x.value, kShift), _mm_set1_epi8(kMask))};
 }
 template <bool kIsSigned>
 inline I32x16 widen_bytes(U8x16 x) {
