@@ -16,10 +16,10 @@ enum class ActivationRounding {
 
 // Sums of a row's rounded activations over one super-block: what zero points and minima multiply.
 struct ActivationSums {
-  int16_t sixteens[2][16];      // [low, high] of 16 inputs each
-  int16_t groups[2][8];         // [low, high] of 32 inputs each
-  int32_t totals[8];            // of the integers, 32 inputs each
-  int32_t centred_starts[16];   // centred_start of 16 low integers each, in the form of the instruction set
+  int16_t sixteens[2][16];     // [low, high] of 16 inputs each
+  int16_t groups[2][8];        // [low, high] of 32 inputs each
+  int32_t totals[8];           // of the integers, 32 inputs each
+  int32_t centred_starts[16];  // centred_start of 16 low integers each, in the form of the instruction set
 };
 
 // Flags of a row's super-block.

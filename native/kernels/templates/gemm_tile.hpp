@@ -69,7 +69,7 @@ struct PackedGroups {
 };
 
 // Dot products of kRegisters registers of weights with kChains runs of activations, values(chain), interleaved because one
-// chain of them is bound by the instruction's latency. They begin with begin(chain, weights, values), which multiplies the first;
+// chain of them is bound by the instruction's latency. begin(chain, weights, values) multiplies the first;
 // finish(chain, dots) is called once or more for each, as often as Dots run full.
 template <int kBits, int kRegisters, int kChains, class Values, class Begin, class Finish>
 inline __attribute__((always_inline)) void multiply_registers(const U8x64* weights, Values values, Begin begin,

@@ -79,7 +79,9 @@ inline void widen_half(const KvView& kv, const uint8_t* source, const uint8_t* n
   }
 }
 
-inline F32x16 load_q8(const uint8_t* source, F32x16 scale) { return multiply(to_float(widen_bytes<true>(load_sixteen_bytes(source))), scale); }
+inline F32x16 load_q8(const uint8_t* source, F32x16 scale) {
+  return multiply(to_float(widen_bytes<true>(load_sixteen_bytes(source))), scale);
+}
 
 inline void widen_q8_keys(const KvView& kv, const uint8_t* source, const uint8_t* next, float* target) {
   for (int64_t run = 0; run < kv.num_key_scales(); ++run) {
