@@ -15,7 +15,7 @@ RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-large check bench bench-kernels bench-step bench-peers clean
+.PHONY: setup serve test test-large test-emulated check bench bench-kernels bench-step bench-peers clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -39,6 +39,9 @@ test: setup
 
 test-large: setup
 	$(BIN)/python -m pytest -m large $(ARGS)
+
+test-emulated: setup
+	$(BIN)/python -m pytest -m emulated $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .

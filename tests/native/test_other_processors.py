@@ -1,12 +1,11 @@
 """Processors that this machine is not, emulated by QEMU: nothing runs that they lack, and the text is the same.
 
-Needs `qemu-x86_64` (Debian's qemu-user), which `.ci/run` installs. QEMU 7.2 emulates no AVX-512.
+QEMU 7.2 emulates no AVX-512.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ import pytest
 
 from tests.support.tiny_gguf import write_tiny_gguf
 
-EMULATOR = shutil.which("qemu-x86_64")
 ANSWER = """
 import json, sys
 from paceline import Engine, EngineConfig, SamplingParams
@@ -37,9 +35,9 @@ def run_answer(path, *emulator):
     return json.loads(finished.stdout)
 
 
-@pytest.mark.skipif(EMULATOR is None, reason="needs qemu-x86_64 of qemu-user")
+@pytest.mark.emulated
 @pytest.mark.parametrize(("processor", "expected_sets"), [("Nehalem", ["scalar"]), ("Haswell", ["scalar", "avx2"])])
 def test_a_processor_without_newer_instructions_writes_the_same_text(tiny_path, processor, expected_sets):
-    found_sets, token_ids = run_answer(tiny_path, EMULATOR, "-cpu", processor)
+    found_sets, token_ids = run_answer(tiny_path, "qemu-x86_64", "-cpu", processor)
     assert found_sets == expected_sets
     assert token_ids == run_answer(tiny_path)[1]

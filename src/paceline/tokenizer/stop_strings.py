@@ -30,6 +30,8 @@ class StopStringMatcher:
 
     def feed(self, text: str) -> StopMatch:
         """Takes the next piece of text, of any length."""
+        if not self._stop:
+            return StopMatch(text)
         pending = self._held + text
         matched = self._first_complete(pending)
         if matched is not None:
