@@ -166,9 +166,19 @@ def test_bench_crossover_prints_a_table_or_json(paceline: RunCommand, tiny_pair:
     assert paceline(*arguments, "--streams", "two").returncode == 2
 
 
+def exit_code(process: subprocess.Popen[str]) -> int:
+    """Of a process that is to end soon; one that does not says where it is."""
+    try:
+        return process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        _, said = process.communicate()
+        pytest.fail(f"the process did not end:\n{said}")
+
+
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
     arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000", "--speculation", "fixed"]
-    environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path), "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(  # the answer does not fit into the pipe, so it cannot end before the signal comes
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, pipesize=4096
     ) as process:
@@ -176,7 +186,7 @@ def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> N
         assert process.stderr is not None
         process.stdout.read(1)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert exit_code(process) == 130
         assert process.stderr.read().strip() == ""
 
 
