@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -176,6 +177,15 @@ def exit_code(process: subprocess.Popen[str]) -> int:
         pytest.fail(f"the process did not end:\n{said}")
 
 
+@pytest.fixture
+def _children_see_interrupts() -> Iterator[None]:
+    """A shell lets its background jobs ignore interrupts, and what they start inherits that, these tests too."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("_children_see_interrupts")
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
     arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000", "--speculation", "fixed"]
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path), "PYTHONFAULTHANDLER": "1"}
