@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 
 #include "paceline/kernel_table.hpp"
 #include "paceline/tile_config.hpp"

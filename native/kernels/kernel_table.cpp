@@ -81,12 +81,16 @@ std::span<const KernelTable> runnable_kernels() {
   return tables;
 }
 
+namespace {
+
 const KernelTable* find_kernels(std::string_view name) {
   for (const KernelTable& table : runnable_kernels()) {
     if (name == table.name) return &table;
   }
   return nullptr;
 }
+
+}  // namespace
 
 const KernelTable& kernels_named(std::string_view name) {
   if (const KernelTable* table = find_kernels(name)) return *table;

@@ -31,8 +31,10 @@ def _batch(token_ids, positions, slots=None, block_table=range(12), paths=None):
 
 def _assert_same_logits(actual, expected):
     """A BLAS adds in another order for another shape, so that now and then a key or value rounds to the next half."""
-    assert np.abs(actual - expected).mean() < 3e-4
-    np.testing.assert_allclose(actual, expected, atol=1e-2)
+    differences = np.abs(actual - expected)
+    assert differences.mean() < 3e-4
+    assert np.count_nonzero(differences > 2e-3) <= differences.size / 1000
+    assert differences.max() < 5e-3
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -57,9 +57,7 @@ struct KernelTable {
 
 // The tables of this processor, slowest first: scalar, then those of avx2, avx512 and amx that it can run.
 std::span<const KernelTable> runnable_kernels();
-// The table called `name` ("scalar", "avx2", "avx512", "amx"), or null where this processor cannot run it.
-const KernelTable* find_kernels(std::string_view name);
-// As find_kernels; throws std::invalid_argument where that gives null.
+// The table called `name` ("scalar", "avx2", "avx512", "amx"); throws std::invalid_argument where this processor cannot run it.
 const KernelTable& kernels_named(std::string_view name);
 // The best table of this processor, or the one that PACELINE_ISA names; throws std::invalid_argument for a name that does not
 // exist or cannot run here.

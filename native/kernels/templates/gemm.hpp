@@ -39,7 +39,7 @@ inline void round_segment(const float* source, int64_t count, float factor, int8
   }
   const int64_t num_high = has_high ? count : 0;
   std::memset(planes[0] + count, 0, static_cast<size_t>(kActivationPlane - count));
-  for (int i = 0; i < 16; ++i) sums.centred_starts[i] = centred_start<16>(planes[0] + 16 * i);
+  for (int i = 0; i < 16; ++i) sums.centred_starts[i] = centred_start<16>(planes[0] + 16 * i, sums.sixteens[0][i]);
   std::memset(planes[1] + num_high, 0, static_cast<size_t>(kActivationPlane - num_high));
 }
 

@@ -242,7 +242,9 @@ struct ChosenRows {
   int plane;
   int rows[kRows];
   inline const int8_t* values(int i) const { return tile.planes[plane] + rows[i] * kActivationPlane; }
-  inline int32_t start(int i, int run) const { return centred_start<16>(values(i) + 16 * run); }
+  inline int32_t start(int i, int run) const {
+    return centred_start<16>(values(i) + 16 * run, tile.sums[rows[i]].sixteens[plane][run]);
+  }
 };
 
 // The sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
@@ -279,7 +281,10 @@ template <GgmlType type>
       if ((rows.high_quads[row] >> quad & 1) == 0) continue;
       const int8_t* values = rows.planes[1] + row * kActivationPlane + 4 * quad;
       Dots dots;
-      if constexpr (kIsCentred<type>) dots = add_dots<kBits>(begin_dots(centred_start<4>(values)), weights, values);
+      if constexpr (kIsCentred<type>) {
+        const int32_t sum = values[0] + values[1] + values[2] + values[3];
+        dots = add_dots<kBits>(begin_dots(centred_start<4>(values, sum)), weights, values);
+      }
       if constexpr (!kIsCentred<type>) dots = first_dots<kBits>(weights, values);
       totals[row] = finish_dots(totals[row], dots, factors);
     }

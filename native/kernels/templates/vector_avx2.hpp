@@ -190,9 +190,9 @@ struct Dots {
 template <int kBits>
 constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits <= 6 ? 4 : 1;
 inline Dots begin_dots(int32_t start) { return {_mm256_set1_epi32(start), _mm256_set1_epi32(start)}; }
-// Of both sums.
+// Of both sums, which one sum of all activations does not tell apart.
 template <int kCount>
-inline int32_t centred_start(const int8_t* activations) {
+inline int32_t centred_start(const int8_t* activations, int32_t) {
   int32_t quads[4] = {};
   std::memcpy(quads, activations, kCount);
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quads));

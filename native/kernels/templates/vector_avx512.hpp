@@ -146,13 +146,8 @@ template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
 template <int kCount>
-inline int32_t centred_start(const int8_t* activations) {
-  int32_t quads[4] = {};
-  std::memcpy(quads, activations, kCount);
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quads));
-  const __m128i four = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), bytes);
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return -32 * _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+inline int32_t centred_start(const int8_t*, int32_t sum) {
+  return -32 * sum;
 }
 template <bool kIsSigned>
 inline I32x16 widen_bytes(U8x16 x) {

@@ -212,11 +212,9 @@ using Dots = I32x16;
 template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
-// Where dot products of 6-bit weights, of which 32 is zero, with these activations begin.
+// Where dot products of 6-bit weights, of which 32 is zero, begin with kCount activations of this sum.
 template <int kCount>
-inline int32_t centred_start(const int8_t* activations) {
-  int32_t sum = 0;
-  for (int i = 0; i < kCount; ++i) sum += activations[i];
+inline int32_t centred_start(const int8_t*, int32_t sum) {
   return -32 * sum;
 }
 // Adds a register of weights (below 2^kBits) times four consecutive activations (-127..127), exact.

@@ -82,8 +82,8 @@ class Forgone:
 class OwnHistory:
     """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
     success makes more room. `net_s` is what it saved less what it cost, `vain_reading_s` what it took to read the text
-    since its last success, `missing` what it would have brought since it
-    was last up with the text; `is_started` says that reading the text was found to pay."""
+    since its last success, `missing` what it would have brought since it was last up with the text; `is_started` says
+    that reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
     depths: DepthModel = field(default_factory=DepthModel.of_sequence)
