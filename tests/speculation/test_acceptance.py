@@ -120,6 +120,16 @@ def test_a_drafter_that_stops_is_not_one_that_is_wrong():
     assert found.continuation > 0.7
 
 
+def test_a_drafter_that_goes_on_where_it_is_right_is_worth_more_than_its_rates_by_themselves_say():
+    own, usual = DepthModel.of_sequence(), DepthModel()
+    for count in range(400):
+        usual.learn(Draft.chain([1] * 4, "m") if count % 2 else Draft.chain([0], "m"), 8, [1] * 6)
+    found = expect(own, usual, 0.75, 5)
+    assert found.accepted[:4] == pytest.approx([0.5] * 4, abs=0.04)
+    assert found.drafted[:4] == pytest.approx([1.0, 0.5, 0.5, 0.5], abs=0.04)
+    assert found.accepted[4] < 0.05
+
+
 def test_a_plan_ends_drafts_by_calibrated_survival():
     plan = Plan("m", 4, deepen_above=(0.5, 0.9), calibration=Calibration(1.0, 1.0))
     assert plan.probability(0.5) > 0.7

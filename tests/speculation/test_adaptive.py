@@ -17,6 +17,8 @@ from paceline.speculation import (
     StepOutcome,
     StepRoom,
 )
+from paceline.speculation.candidates import Portfolio, SequenceHistory
+from paceline.speculation.options import OptionChooser
 from paceline.speculation.pace import Pace
 from paceline.speculation.probing import Guard, Patience, ProbeBudget
 
@@ -160,7 +162,7 @@ def test_a_drafter_below_the_threshold_rests_until_a_probe_passes():
 
 def test_a_model_starts_once_what_is_left_repays_reading_the_text():
     run = Run(controller(WITH_MODEL), sequence())
-    plans = [run.step(4, free=None, num_missed=400) for _ in range(8)]
+    plans = [run.step(4, free=None, num_missed=1500) for _ in range(8)]
     assert plans[0].window == 0  # something must have been forgone first
     assert any(plan.drafter == "draft-model" and plan.window > 0 for plan in plans)
     short = Run(controller(WITH_MODEL), sequence(max_tokens=4))
@@ -191,6 +193,15 @@ def test_a_models_plan_says_what_branches_and_reading_ahead_are_worth():
     assert len(plan.branch_above) == plan.window
     row_price, pass_price = 0.2 / 63, 0.1
     assert plan.deepen_above[0] / plan.branch_above[1] > (row_price + pass_price) / (1.3 * row_price)
+
+
+def test_what_free_drafts_guess_saves_passes_of_a_model_that_reads_ahead():
+    portfolio = Portfolio()
+    chooser = OptionChooser(portfolio, CostModel(WITH_MODEL), Limits(16))
+    offer = Offer(16, (GUESS,), {"draft-model": 1})
+    assert chooser.passes("draft-model", offer, SequenceHistory(), 3) == [1.0, 1.0, 1.0]
+    portfolio.of("draft-model").reads_ahead = True
+    assert chooser.passes("draft-model", offer, SequenceHistory(), 3) == pytest.approx([1.0, 0.2, 0.36])
 
 
 def test_depths_that_share_passes_are_cheaper():

@@ -233,9 +233,9 @@ class Simulation:
         for name in self._made:
             users = [i for i, plan in enumerate(plans) if plan.drafter == name and plan.window > 0]
             if users:
-                made, seconds[name], passes[name] = self._make(
-                    name, [streams[i] for i in users], [plans[i] for i in users]
-                )
+                made, seconds[name], rows = self._make(name, [streams[i] for i in users], [plans[i] for i in users])
+                if name == DRAFT_MODEL:
+                    passes[name] = rows
                 for index, draft in zip(users, made, strict=True):
                     drafts[index] = draft
         return drafts, seconds, passes

@@ -141,28 +141,33 @@ class Expectation:
 
 @dataclass(slots=True)
 class DepthModel:
-    """How a drafter's drafts fare by depth: a node is accepted where it was drafted and the one before was accepted,
-    and it is drafted where the drafter does not stop before.
+    """How a drafter's drafts fare by depth: `accept` says how often a node is accepted that was drafted below an
+    accepted one, `draft_on` how often the drafter goes on, and `advance` how often it goes on below an accepted node
+    and is right. That is more than the first two say together: drafters go on where they are sure.
 
     A sequence starts from what is usual for the drafter; a depth it has no cases of leans on the depth before.
     """
 
     accept: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
     draft_on: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
+    advance: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
 
     @classmethod
     def of_sequence(cls) -> DepthModel:
         """One that forgets as fast as a text changes."""
-        return cls(DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR), DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR))
+        return cls(*(DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR) for _ in range(3)))
 
     def learn(self, draft: Draft, window: int, committed: Sequence[int]) -> None:
         """Takes in a draft whose chain could have had `window` nodes and what the target committed."""
         length = chain_length(draft)
         for depth in range(1, min(window, length + 1, MAX_DEPTH)):
             self.draft_on.record(depth, depth < length)
-        for depth in range(min(length, len(committed), MAX_DEPTH)):
-            is_accepted = draft.token_ids[depth] == committed[depth]
-            self.accept.record(depth, is_accepted)
+        for depth in range(min(window, length + 1, len(committed), MAX_DEPTH)):
+            is_drafted = depth < length
+            is_accepted = is_drafted and draft.token_ids[depth] == committed[depth]
+            if is_drafted:
+                self.accept.record(depth, is_accepted)
+            self.advance.record(depth, is_accepted)
             if not is_accepted:
                 return
 
@@ -173,14 +178,10 @@ def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: i
     accepted: list[float] = []
     drafted: list[float] = []
     survival, reach = 1.0, 1.0
-    own_accept = own_draft_on = None
+    advance, draft_on = _Estimate(own.advance, usual.advance), _Estimate(own.draft_on, usual.draft_on)
     for depth in range(min(num_depths, MAX_DEPTH)):
-        usual_accept = usual.accept.rate(depth, first_guess)
-        usual_draft_on = usual.draft_on.rate(depth, first_guess) if depth else 1.0
-        own_accept = own.accept.rate(depth, _lean(usual_accept, own_accept))
-        own_draft_on = own.draft_on.rate(depth, _lean(usual_draft_on, own_draft_on)) if depth else 1.0
-        survival *= own_accept * own_draft_on
-        reach *= own_draft_on
+        survival *= advance.next(depth, first_guess)
+        reach *= draft_on.next(depth, first_guess) if depth else 1.0
         accepted.append(survival)
         drafted.append(reach)
         if survival < _LEAST_EXPECTED:
@@ -188,12 +189,26 @@ def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: i
             accepted += [0.0] * num_left
             drafted += [reach] * num_left
             break
-    continuation = own.accept.rate(1, _lean(usual.accept.rate(1, first_guess), own.accept.rate(0, first_guess)))
-    return Expectation(tuple(accepted), tuple(drafted), continuation)
+    accept = _Estimate(own.accept, usual.accept)
+    accept.next(0, first_guess)
+    return Expectation(tuple(accepted), tuple(drafted), accept.next(1, first_guess))
 
 
-def _lean(usual: float, before: float | None) -> float:
-    return usual if before is None else (usual + before) / 2
+@dataclass(slots=True)
+class _Estimate:
+    """One rate by depth, from the first depth down: the sequence's own cases beside what is usual for the drafter, from
+    which a sequence that differed at the depth before is expected to differ half as much."""
+
+    own: DepthRates
+    usual: DepthRates
+    shift: float = 0.0  # in log-odds
+
+    def next(self, depth: int, first_guess: float) -> float:
+        """The rate at the next depth."""
+        usual = self.usual.rate(depth, first_guess)
+        rate = self.own.rate(depth, probability_of(log_odds(usual) + self.shift / 2))
+        self.shift = log_odds(rate) - log_odds(usual)
+        return rate
 
 
 def _within(value: float, low: float, high: float) -> float:

@@ -135,12 +135,23 @@ class AdaptiveController:
             num_depths = max(sizes, default=0)
             passes = outcome.passes.get(name, [sum(size > depth for size in sizes) for depth in range(num_depths)])
             if num_depths > 0:
-                self._portfolio.of(name).count_passes(len(passes), num_depths)
+                self._count_passes(name, outcome, dict(zip(asked, sizes, strict=True)), len(passes))
             num_missed = sum(outcome.offers[i].num_missed.get(name, 0) for i in asked)
             if num_depths > 0 and num_missed <= SMALL_CATCH_UP:
                 passes_s = sum(self.costs.depth_s(name, num_rows, situation.context) for num_rows in passes)
                 predicted_s = self.costs.catch_up_s(name, num_missed) + passes_s
                 self.costs.refine_drafter(name, predicted_s, measured_s)
+
+    def _count_passes(self, name: str, outcome: StepOutcome, sizes: dict[int, int], num_passes: int) -> None:
+        """Compares the passes of a drafter with what its drafts, `sizes` long by sequence, were expected to take: the
+        sequences share them."""
+        history = self._portfolio.of(name)
+        history.reads_ahead = name in outcome.passes
+        num_expected = max(
+            sum(self._chooser.passes(name, outcome.offers[index], self._history(outcome.sequences[index]), size))
+            for index, size in sizes.items()
+        )
+        history.count_passes(num_passes, num_expected)
 
     def _keep_times(self, outcome: StepOutcome, bill: Bill) -> None:
         self._times.add(outcome.drafting_s, outcome.target_s)

@@ -21,6 +21,7 @@ from paceline.speculation.acceptance import (
 )
 from paceline.speculation.planner import Candidate
 from paceline.speculation.probing import Guard, Patience
+from paceline.speculation.tree import chain_length, cut
 
 LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
@@ -33,13 +34,14 @@ _MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev
 
 @dataclass(slots=True)
 class DrafterHistory:
-    """One drafter over all sequences. `pass_share` is how many passes of its model a depth takes; what it reads ahead
-    saves some."""
+    """One drafter over all sequences. `reads_ahead` says that its model checks what free drafters guess in the passes
+    that it makes anyhow, `pass_share` how many passes it takes for one that was expected."""
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
     depths: DepthModel = field(default_factory=DepthModel)
     num_drafted: float = 0.0
     num_accepted: float = 0.0
+    reads_ahead: bool = False
     pass_share: float = 1.0
 
     @property
@@ -52,9 +54,9 @@ class DrafterHistory:
         self.num_drafted = self.num_drafted * _RATE_MEMORY + num_drafted
         self.num_accepted = self.num_accepted * _RATE_MEMORY + num_accepted
 
-    def count_passes(self, num_passes: int, num_depths: int) -> None:
+    def count_passes(self, num_passes: int, num_expected: float) -> None:
         """Takes in the drafts of one step."""
-        self.pass_share += (num_passes / num_depths - self.pass_share) * (1.0 - _PASS_MEMORY)
+        self.pass_share += (num_passes / num_expected - self.pass_share) * (1.0 - _PASS_MEMORY)
 
 
 @dataclass(slots=True)
@@ -157,6 +159,13 @@ class Portfolio:
             gains.append(lowest)
         return Candidate(draft.drafter, gains)
 
+    def guesses(self, free_drafts: Tokens[Draft], history: SequenceHistory) -> list[float]:
+        """How likely each token of the best free chain is, with those before it: what a drafter that reads ahead meets
+        in one pass where it agrees."""
+        calibrated = [(draft, self.calibration(draft.drafter, history.of(draft.drafter))) for draft in free_drafts]
+        chains = [calibrated_survivals(cut(draft, chain_length(draft)), own) for draft, own in calibrated]
+        return max(chains, key=sum, default=[])
+
     def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
         """Of a draft that is still to be made."""
         return expect(own.depths, self.of(drafter).depths, _FIRST_GUESS, limit)
@@ -179,17 +188,44 @@ class Portfolio:
         own.depths.learn(draft, window, committed)
 
 
-def made_candidate(
-    drafter: str, expectation: Expectation, shared_s: float, own_s: float, row_s: float, rate: float, price_s: float
-) -> Candidate:
-    """A draft that is still to be made: a depth costs `shared_s` for all sequences and `own_s` for each.
+def pass_likelihoods(guesses: Tokens[float], num_depths: int) -> list[float]:
+    """For each depth of a draft the probability that it takes a pass of its own: that not all before it was guessed."""
+    likelihoods = [1.0, *(1.0 - guess for guess in guesses)][:num_depths]
+    return likelihoods + [1.0] * (num_depths - len(likelihoods))
 
-    A drafter that stops by itself spends nothing on the depths below, which counts as a gain here.
+
+def made_candidate(
+    drafter: str,
+    expectation: Expectation,
+    passes: Tokens[float],
+    shared_s: float,
+    own_s: float,
+    row_s: float,
+    rate: float,
+    price_s: float,
+) -> Candidate:
+    """A draft that is still to be made: a depth that takes a pass costs `shared_s` for all sequences and `own_s` for
+    each; `passes` are the probabilities that depths take one.
+
+    A drafter that stops by itself spends nothing on the depths below, and one that reads ahead no pass on some of those
+    it makes, which count as gains here.
     """
-    node_price = rate * (shared_s + own_s + row_s)
+    pass_price = rate * (shared_s + own_s)
     gains: list[float] = []
-    for accepted, drafted in zip(expectation.accepted, expectation.drafted, strict=True):
+    for accepted, drafted, needs_pass in zip(expectation.accepted, expectation.drafted, passes, strict=True):
         if accepted < LEAST_SURVIVAL:
             break
-        gains.append(min(gains[-1] if gains else 1.0, accepted + (1.0 - drafted) * node_price))
-    return Candidate(drafter, gains, node_s=own_s, price_s=price_s, depth_s=shared_s)
+        gains.append(accepted + (1.0 - drafted) * rate * row_s + (1.0 - drafted * needs_pass) * pass_price)
+    return Candidate(drafter, never_rising(gains), node_s=own_s, price_s=price_s, depth_s=shared_s)
+
+
+def never_rising(values: Tokens[float]) -> list[float]:
+    """The same sum, with means in place of runs that rise: of all sequences that never rise the nearest in squares."""
+    runs: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while runs and runs[-1][0] / runs[-1][1] < total / count:
+            other_total, other_count = runs.pop()
+            total, count = total + other_total, count + other_count
+        runs.append((total, count))
+    return [total / count for total, count in runs for _ in range(count)]

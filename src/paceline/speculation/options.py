@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from paceline.core import Calibration, Plan, Sequence
-from paceline.speculation.candidates import Forgone, OwnHistory, Portfolio, SequenceHistory, made_candidate
+from paceline.speculation.candidates import (
+    Forgone,
+    OwnHistory,
+    Portfolio,
+    SequenceHistory,
+    made_candidate,
+    pass_likelihoods,
+)
 from paceline.speculation.controller import NO_DRAFTER, NOT_ALLOWED, Offer
 from paceline.speculation.cost_model import CostModel
 from paceline.speculation.lengths import ExpectedLengths
@@ -24,7 +31,7 @@ FALLBACK = "fallback_threshold"
 SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to come
 _RUN_LENGTH = 12  # steps that a drafter is expected to be used for once it has caught up
 _REPAYMENT = 1.25
-_REGRET_SHARE = 0.2  # of the price of a first start that must have been forgone before
+_REGRET_SHARE = 0.05  # of the price of a first start that must have been forgone before
 _INCUMBENT_BONUS = 1.03
 _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
@@ -150,9 +157,16 @@ class OptionChooser:
         for name, num_missed in offer.num_missed.items():
             own = history.of(name)
             allowed = self._allowed(options, name, sequence, own, limit, situation)
-            if allowed and options.forced is None:
-                self._add_made(options, name, num_missed, sequence, history, allowed, free_worth, situation)
+            if allowed and options.forced is None and self._can_pay(name, situation):
+                passes = self.passes(name, offer, history, allowed)
+                self._add_made(options, name, num_missed, sequence, history, passes, free_worth, situation)
         return options
+
+    def passes(self, name: str, offer: Offer, history: SequenceHistory, num_depths: int) -> list[float]:
+        """The probabilities that depths of this drafter's draft take a pass of their own."""
+        reads_ahead = self._portfolio.of(name).reads_ahead
+        guesses = self._portfolio.guesses(offer.free_drafts, history) if reads_ahead else []
+        return pass_likelihoods(guesses, num_depths)
 
     def plans(
         self, options: List[Options], choices: List[Choice], limits: List[int], situation: Situation
@@ -231,15 +245,14 @@ class OptionChooser:
         num_missed: int,
         sequence: Sequence,
         history: SequenceHistory,
-        limit: int,
+        passes: list[float],
         free_worth: float,
         situation: Situation,
     ) -> None:
-        """A drafter with a price: a candidate where it could draft now, else the question of starting it."""
-        if not self._can_pay(name, situation):
-            return
+        """A drafter with a price: a candidate where it could draft now, else the question of starting it. It may have
+        as many nodes as there are `passes`."""
         own = history.of(name)
-        candidate, terms = self._made(name, own, num_missed, limit, situation)
+        candidate, terms = self._made(name, own, num_missed, passes, situation)
         options.terms[name] = terms
         is_ready = num_missed <= SMALL_CATCH_UP
         worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
@@ -248,8 +261,7 @@ class OptionChooser:
             own.missing = Forgone()
             if worth > 0.0:
                 bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
-                gains = [min(1.0, gain * bonus) for gain in candidate.gains]
-                options.candidates.append(replace(candidate, gains=gains))
+                options.candidates.append(replace(candidate, gains=[gain * bonus for gain in candidate.gains]))
                 return
         elif own.is_started or self._is_worth_starting(name, num_missed, worth, free_worth, sequence, own, situation):
             own.is_started = True
@@ -257,21 +269,21 @@ class OptionChooser:
             return
         if worth <= 0.0 and own.patience.wait() and self._can_probe(name, num_missed, situation):
             own.is_probing = True
-            options.terms[name] = replace(terms, most_nodes=min(limit, _PROBE_WINDOW))
+            options.terms[name] = replace(terms, most_nodes=min(len(passes), _PROBE_WINDOW))
             options.force(name)
 
     def _made(
-        self, name: str, own: OwnHistory, num_missed: int, limit: int, situation: Situation
+        self, name: str, own: OwnHistory, num_missed: int, passes: list[float], situation: Situation
     ) -> tuple[Candidate, _MadeTerms]:
-        expectation = self._portfolio.expectation(name, own, limit)
+        expectation = self._portfolio.expectation(name, own, len(passes))
         one_s = self._depth_s(name, 1, situation.context)
         all_s = self._depth_s(name, situation.num_sequences, situation.context)
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
         price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
-        candidate = made_candidate(name, expectation, shared_s, own_s, situation.row_s, situation.rate, price_s)
+        candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
         return candidate, _MadeTerms(
-            expectation.continuation, self._portfolio.calibration(name, own), limit, expectation.drafted
+            expectation.continuation, self._portfolio.calibration(name, own), len(passes), expectation.drafted
         )
 
     def _is_worth_starting(
