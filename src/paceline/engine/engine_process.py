@@ -6,6 +6,7 @@ ends with its parent, which is known by the end of standard input. Ctrl-C is its
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -132,6 +133,9 @@ def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
     except Exception as error:
         socket.send(encode_message(Fatal(kind="PacelineError", error=f"the engine could not start: {error!r}")))
         raise
+    # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
+    gc.collect()
+    gc.freeze()
     socket.send(encode_message(Ready(epoch=config.epoch, model=_model_info(engine, config))))
     EngineLoop(engine, socket, config.epoch).run()
     return 0
