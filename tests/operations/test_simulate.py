@@ -20,6 +20,10 @@ CPU = StepCosts(
     {"model": DrafterCosts(RowTable((1, 8), (0.008, 0.012)), 0.002)},
 )
 GPU = StepCosts(RowTable((1, 64), (0.020, 0.022)), {"model": DrafterCosts(RowTable((1, 64), (0.006, 0.0065)), 0.00002)})
+DEAR_ROWS = StepCosts(
+    RowTable((1, 2, 4, 8, 16, 32), (0.054, 0.058, 0.081, 0.121, 0.24, 0.53)),
+    {"model": DrafterCosts(RowTable((1, 8), (0.0133, 0.0346)), 0.0033)},
+)
 NUM_TOKENS = 160
 
 
@@ -89,6 +93,24 @@ def test_a_drafter_that_is_always_wrong_costs_next_to_nothing(confidence, made, 
     assert auto.tokens_per_s > 0.97 * plain.tokens_per_s
     assert auto.wasted_share == pytest.approx(1.0 - plain.seconds / auto.seconds, rel=0.02)
     assert auto.lost_share == pytest.approx(auto.wasted_share, rel=0.05)
+
+
+@pytest.mark.parametrize("confidence", [0.02, 0.1, 0.2, 0.4])
+def test_a_model_that_is_unsure_and_wrong_is_not_asked_for_ever(confidence):
+    found = speed_ups({"free": (0.0, 0.9), "model": (0.0, confidence)}, ["model"], DEAR_ROWS)
+    assert found[AUTO] > 0.95
+
+
+@pytest.mark.parametrize("costs", [CPU, DEAR_ROWS, GPU])
+@pytest.mark.parametrize("confidence", [0.2, 0.95])
+def test_a_model_that_was_right_on_other_texts_and_is_wrong_now_costs_little(confidence, costs):
+    right = trace({"model": (0.9, 0.95)}, ["model"], 8).prompts
+    wrong = trace({"model": (0.0, confidence)}, ["model"], 1).prompts
+    simulation = Simulation(trace({"model": (0.9, 0.95)}, ["model"]), costs)
+    auto, plain = Setting(AUTO, is_auto=True), Setting(PLAIN)
+    before_s, all_s = simulation.replay(auto, right).seconds, simulation.replay(auto, [*right, *wrong]).seconds
+    reading_s = 60 * costs.drafters["model"].missed_token_s
+    assert all_s - before_s < 1.04 * simulation.replay(plain, wrong).seconds + reading_s
 
 
 @pytest.mark.parametrize("acceptance", [0.4, 0.7, 0.9])

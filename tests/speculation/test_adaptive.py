@@ -51,6 +51,7 @@ class Run:
         self.sequence = own
         self.true_costs = CostModel(control.costs.costs)
         self.passes: dict[str, list[int]] = {}
+        self.is_model_sure = True
 
     def step(self, num_right: int, free: Draft | None = GUESS, num_missed: int | None = None):
         """The plan of one step."""
@@ -60,6 +61,8 @@ class Run:
         [plan] = self.control.plan([self.sequence], [offer], room)
         drafting_s = {}
         draft = Draft.chain([7] * plan.window, plan.drafter, [0.8] * plan.window) if plan.window else Draft()
+        if plan.drafter == "draft-model" and not self.is_model_sure:
+            draft = Draft()
         if plan.drafter == "draft-model" and (num_missed or 0) <= 256:
             drafting_s = {"draft-model": 0.1 * plan.window + 0.02 * (num_missed or 0)}
         num_accepted = min(num_right, len(draft))
@@ -193,6 +196,17 @@ def test_a_models_plan_says_what_branches_and_reading_ahead_are_worth():
     assert len(plan.branch_above) == plan.window
     row_price, pass_price = 0.2 / 63, 0.1
     assert plan.deepen_above[0] / plan.branch_above[1] > (row_price + pass_price) / (1.3 * row_price)
+
+
+def test_a_model_that_finds_no_token_likely_is_evidence_too():
+    run = Run(controller(WITH_MODEL), sequence())
+    run.is_model_sure = False
+    windows = [run.step(0, free=None, num_missed=1).window for _ in range(200)]
+    assert windows[0] > 1
+    assert sum(window > 0 for window in windows) < 15
+    assert max(windows[windows.index(0) :]) == 1  # after a pause it only has to show that things have changed
+    run.is_model_sure = True
+    assert [run.step(6, free=None, num_missed=1).window for _ in range(200)][-1] > 6
 
 
 def test_what_free_drafts_guess_saves_passes_of_a_model_that_reads_ahead():

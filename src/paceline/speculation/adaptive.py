@@ -18,6 +18,7 @@ from paceline.speculation.cost_model import CostModel
 from paceline.speculation.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
 from paceline.speculation.pace import Pace
 from paceline.speculation.planner import best_plan
+from paceline.speculation.probing import ProbeBudget
 from paceline.speculation.tree import chain_length
 
 _COPY_LENGTH = 5  # nodes of a free draft that make a step one that copies
@@ -110,6 +111,10 @@ class AdaptiveController:
             history = self._histories[sequence] = SequenceHistory()
         return history
 
+    def _budgets(self, sequences: list[Sequence]) -> list[ProbeBudget]:
+        """Of all time, and of each of these sequences'."""
+        return [self._chooser.budget, *(self._history(sequence).budget for sequence in sequences)]
+
     def _forget_ended(self) -> None:
         """Takes in how long sequences became that have ended, and what drafters lost on them."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
@@ -161,7 +166,8 @@ class AdaptiveController:
         if outcome.room.num_prompt_rows == 0:
             self._times.plain_s += worth_s * self.costs.common_factor
             self._times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
-        self._chooser.budget.total_s += self._situation.plain_s + bill.extra_s
+        for budget in self._budgets(outcome.sequences):
+            budget.total_s += self._situation.plain_s + bill.extra_s
         self._keep_pace(outcome, bill)
 
     def _keep_pace(self, outcome: StepOutcome, bill: Bill) -> None:
@@ -196,19 +202,24 @@ class AdaptiveController:
         own.net_s += bill.saved_s[index]
         own.vain_reading_s = 0.0 if outcome.verdicts[index].path else own.vain_reading_s + bill.reading_s[index]
         is_made = self.costs.has_price(plan.drafter)
-        if len(draft) == 0:
+        is_ready = outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP
+        if len(draft) == 0 and not (is_made and is_ready):
             return
-        history.latest = plan.drafter
-        if is_made:
-            self._portfolio.learn_made(draft, plan.window, own, committed)
-        num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
-        self._portfolio.of(plan.drafter).count(num_drafted, len(outcome.verdicts[index].path))
-        if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
+        if is_made:  # one that is ready and has no token it believes in is evidence too, and has cost a pass
+            self._portfolio.learn_made(draft, plan.drafter, plan.window, own, committed)
+        if len(draft) > 0:
+            history.latest = plan.drafter
+            num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
+            self._portfolio.of(plan.drafter).count(num_drafted, len(outcome.verdicts[index].path))
+        if is_ready:
             own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
+            if own.guard.is_pausing(self._step + 1):
+                own.fail()
         if own.is_probing:
             own.is_probing = False
             own.patience.record(bill.saved_s[index] > 0.0)
-            self._chooser.budget.spent_s += max(0.0, -bill.saved_s[index])
+            for budget in self._budgets([outcome.sequences[index]]):
+                budget.spent_s += max(0.0, -bill.saved_s[index])
 
 
 def _count_ready(offers: list[Offer]) -> Counter[str]:

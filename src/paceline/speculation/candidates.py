@@ -20,7 +20,7 @@ from paceline.speculation.acceptance import (
     judge,
 )
 from paceline.speculation.planner import Candidate
-from paceline.speculation.probing import Guard, Patience
+from paceline.speculation.probing import Guard, Patience, ProbeBudget
 from paceline.speculation.tree import chain_length, cut
 
 LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
@@ -100,16 +100,22 @@ class OwnHistory:
     is_probing: bool = False
 
     def succeed(self, num_accepted: int) -> None:
-        """Makes room for more than that."""
-        self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
+        """Makes room for more than that, if it is any."""
+        if num_accepted > 0:
+            self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
+
+    def fail(self) -> None:
+        """Leaves room for a single node: the next draft only asks whether things have changed."""
+        self.reach = 1
 
 
 @dataclass(slots=True)
 class SequenceHistory:
-    """One sequence: its drafters by name, and the one that drafted last."""
+    """One sequence: its drafters by name, the one that drafted last, and what probes may cost in its own time."""
 
     drafters: dict[str, OwnHistory] = field(default_factory=dict)
     latest: str | None = None
+    budget: ProbeBudget = field(default_factory=ProbeBudget)
 
     @property
     def lost_s(self) -> float:
@@ -180,11 +186,12 @@ class Portfolio:
         own.succeed(num_right)
         return num_right
 
-    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
-        """Takes in a draft that was made for a plan of `window` nodes."""
-        self.learn_free(draft, own, committed)
+    def learn_made(self, draft: Draft, drafter: str, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
+        """Takes in a draft that was made for a plan of `window` nodes; it may be empty."""
+        if len(draft) > 0:
+            self.learn_free(draft, own, committed)
         own.has_drafted = True
-        self.of(draft.drafter).depths.learn(draft, window, committed)
+        self.of(drafter).depths.learn(draft, window, committed)
         own.depths.learn(draft, window, committed)
 
 

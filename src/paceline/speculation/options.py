@@ -267,7 +267,8 @@ class OptionChooser:
             own.is_started = True
             options.force(name)
             return
-        if worth <= 0.0 and own.patience.wait() and self._can_probe(name, num_missed, situation):
+        is_off = worth <= 0.0 or own.guard.is_in_doubt
+        if is_off and own.patience.wait() and self._can_probe(name, num_missed, history, situation):
             own.is_probing = True
             options.terms[name] = replace(terms, most_nodes=min(len(passes), _PROBE_WINDOW))
             options.force(name)
@@ -279,7 +280,8 @@ class OptionChooser:
         one_s = self._depth_s(name, 1, situation.context)
         all_s = self._depth_s(name, situation.num_sequences, situation.context)
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
-        price_s = self._costs.catch_up_s(name, num_missed) / _RUN_LENGTH if num_missed <= SMALL_CATCH_UP else 0.0
+        run_length = 1 if own.guard.is_in_doubt else _RUN_LENGTH
+        price_s = self._costs.catch_up_s(name, num_missed) / run_length if num_missed <= SMALL_CATCH_UP else 0.0
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
         return candidate, _MadeTerms(
@@ -298,6 +300,8 @@ class OptionChooser:
     ) -> bool:
         """Whether reading the text will be repaid by the steps that are left, and enough has been forgone to tell."""
         own.missing.add(max(0.0, worth - free_worth))
+        if own.guard.is_in_doubt:
+            return False
         price = situation.rate * self._costs.catch_up_s(name, num_missed)
         num_steps = self.lengths.remaining(sequence) / (1.0 + worth)
         if own.missing.rate * num_steps < _REPAYMENT * price:
@@ -310,11 +314,11 @@ class OptionChooser:
         node_s = self._costs.depth_s(name, num_sharing, situation.context) / num_sharing + situation.row_s
         return situation.rate * node_s < _MOST_NODE_PRICE
 
-    def _can_probe(self, name: str, num_missed: int, situation: Situation) -> bool:
-        """Whether the budget holds."""
+    def _can_probe(self, name: str, num_missed: int, history: SequenceHistory, situation: Situation) -> bool:
+        """Whether the budgets hold, of all time and of this sequence's."""
         node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
         price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
-        return self.budget.can_afford(price_s, situation.plain_s)
+        return all(budget.can_afford(price_s, situation.plain_s) for budget in (self.budget, history.budget))
 
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:

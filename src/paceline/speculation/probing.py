@@ -12,7 +12,7 @@ PROBE_SHARE = 0.01
 _MEMORY = 0.99
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
-_ALLOWANCE = 3.0  # plain steps that a drafter may be behind, or ahead
+_ALLOWANCE = 2.0  # plain steps that a drafter may be behind, or ahead
 _CREDIT = 2.0  # plain steps that probes may take before anything is known
 _PROOF = 2  # accepted tokens in a row that end a pause
 
@@ -21,7 +21,7 @@ _PROOF = 2  # accepted tokens in a row that end a pause
 class Guard:
     """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late.
 
-    Once it is behind by more than three plain steps the drafter pauses, longer each time until it is ahead again.
+    Once it is behind by more than two plain steps the drafter pauses, longer each time until it is ahead again.
     It cannot be ahead by more than that either, so that old success does not pay for long failure.
     """
 
@@ -32,6 +32,11 @@ class Guard:
     def is_pausing(self, step: int) -> bool:
         """Whether the drafter is off in this step."""
         return step < self.resume_at
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the drafter had to pause and has not made good for it since."""
+        return self.pause > _LEAST_PAUSE
 
     def record(self, saved_s: float, plain_step_s: float, step: int) -> None:
         """Takes in the net of a step in which the drafter drafted."""
