@@ -52,6 +52,7 @@ class Run:
         self.true_costs = CostModel(control.costs.costs)
         self.passes: dict[str, list[int]] = {}
         self.is_model_sure = True
+        self.could_draw = True
 
     def step(self, num_right: int, free: Draft | None = GUESS, num_missed: int | None = None):
         """The plan of one step."""
@@ -61,9 +62,9 @@ class Run:
         [plan] = self.control.plan([self.sequence], [offer], room)
         drafting_s = {}
         draft = Draft.chain([7] * plan.window, plan.drafter, [0.8] * plan.window) if plan.window else Draft()
-        if plan.drafter == "draft-model" and not self.is_model_sure:
-            draft = Draft()
-        if plan.drafter == "draft-model" and (num_missed or 0) <= 256:
+        if plan.drafter == "draft-model" and not (self.is_model_sure and self.could_draw):
+            draft = Draft(drafter="draft-model") if self.could_draw else Draft()
+        if plan.drafter == "draft-model" and (num_missed or 0) <= 256 and self.could_draw:
             drafting_s = {"draft-model": 0.1 * plan.window + 0.02 * (num_missed or 0)}
         num_accepted = min(num_right, len(draft))
         committed = [7] * num_accepted + ([7] if num_accepted < num_right else [9])
@@ -207,6 +208,12 @@ def test_a_model_that_finds_no_token_likely_is_evidence_too():
     assert max(windows[windows.index(0) :]) == 1  # after a pause it only has to show that things have changed
     run.is_model_sure = True
     assert [run.step(6, free=None, num_missed=1).window for _ in range(200)][-1] > 6
+
+
+def test_a_model_that_could_not_draw_is_no_evidence():
+    run = Run(controller(WITH_MODEL), sequence())
+    run.could_draw = False
+    assert all(run.step(0, free=None, num_missed=1).drafter == "draft-model" for _ in range(100))
 
 
 def test_what_free_drafts_guess_saves_passes_of_a_model_that_reads_ahead():

@@ -35,7 +35,8 @@ def test_a_chain_ends_with_its_window_or_where_its_plan_says():
     assert len(grow(Plan("model", 8, stop_below=0.7), likely)) == 3
     assert len(grow(Plan("model", 8, deepen_above=(0.1, 0.85, 0.85)), likely)) == 2
     assert len(grow(Plan("model", 8, stop_below=0.7, calibration=Calibration(1.0, 5.0)), likely)) == 8
-    assert grow(Plan("model", 8, stop_below=0.95), likely) == Draft()
+    assert grow(Plan("model", 8, stop_below=0.95), likely) == Draft(drafter="model")  # drawn, but not likely enough
+    assert GrowingDraft(Plan("model", 8), 8).finish("model") == Draft()  # not drawn at all
 
 
 def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_drawn():

@@ -78,7 +78,7 @@ class Draft:
 
     `parents[i]` is the index of node i's parent and is smaller than i; None marks a child of the root (the last
     committed token). `confidences[i]` is the drafter's estimate that node i is accepted given that its parent was, in
-    [0, 1].
+    [0, 1]. An empty draft with the name of its `drafter` was drawn, and no token was likely enough.
     """
 
     token_ids: tuple[int, ...] = ()

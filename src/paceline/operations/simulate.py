@@ -126,12 +126,12 @@ class _Stream:
             path.append(child)
         return Verdict(tuple(path), tuple(future[: len(path)]), future[len(path)], (), len(draft), draft.drafter)
 
-    def commit(self, verdict: Verdict, draft: Draft, made_by: str | None) -> None:
+    def commit(self, verdict: Verdict, draft: Draft) -> None:
         """Appends the tokens; who made the draft has read its chain but the last node of it, and no branch."""
         self.sequence.token_ids += verdict.committed
         num_read = chain_length(draft) - 1
         for name in self.num_missed:
-            if name != made_by:
+            if name != draft.drafter:
                 self.num_missed[name] += len(verdict.committed)
             else:
                 self.num_missed[name] += sum(node >= num_read for node in verdict.path)
@@ -197,9 +197,9 @@ class Simulation:
         verdicts = [stream.verify(draft) for stream, draft in zip(drafting, drafts, strict=True)]
         for stream in streams:
             if stream.window == 0:
-                stream.commit(stream.verify(Draft()), Draft(), None)
-        for stream, verdict, draft, plan in zip(drafting, verdicts, drafts, plans, strict=True):
-            stream.commit(verdict, draft, plan.drafter if len(draft) else None)
+                stream.commit(stream.verify(Draft()), Draft())
+        for stream, verdict, draft in zip(drafting, verdicts, drafts, strict=True):
+            stream.commit(verdict, draft)
         controller.observe(
             StepOutcome(
                 sequences=sequences,

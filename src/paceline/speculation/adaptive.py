@@ -202,16 +202,14 @@ class AdaptiveController:
         own.net_s += bill.saved_s[index]
         own.vain_reading_s = 0.0 if outcome.verdicts[index].path else own.vain_reading_s + bill.reading_s[index]
         is_made = self.costs.has_price(plan.drafter)
-        is_ready = outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP
-        if len(draft) == 0 and not (is_made and is_ready):
+        if draft.drafter != plan.drafter:
             return
-        if is_made:  # one that is ready and has no token it believes in is evidence too, and has cost a pass
-            self._portfolio.learn_made(draft, plan.drafter, plan.window, own, committed)
-        if len(draft) > 0:
-            history.latest = plan.drafter
-            num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
-            self._portfolio.of(plan.drafter).count(num_drafted, len(outcome.verdicts[index].path))
-        if is_ready:
+        history.latest = plan.drafter
+        if is_made:
+            self._portfolio.learn_made(draft, plan.window, own, committed)
+        num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
+        self._portfolio.of(plan.drafter).count(num_drafted, len(outcome.verdicts[index].path))
+        if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
             own.guard.record(bill.saved_s[index], self._situation.plain_s, self._step)
             if own.guard.is_pausing(self._step + 1):
                 own.fail()

@@ -186,12 +186,11 @@ class Portfolio:
         own.succeed(num_right)
         return num_right
 
-    def learn_made(self, draft: Draft, drafter: str, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
-        """Takes in a draft that was made for a plan of `window` nodes; it may be empty."""
-        if len(draft) > 0:
-            self.learn_free(draft, own, committed)
+    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
+        """Takes in a draft that was made for a plan of `window` nodes; that it is empty is evidence too."""
+        self.learn_free(draft, own, committed)
         own.has_drafted = True
-        self.of(drafter).depths.learn(draft, window, committed)
+        self.of(draft.drafter).depths.learn(draft, window, committed)
         own.depths.learn(draft, window, committed)
 
 

@@ -43,6 +43,7 @@ class GrowingDraft:
     confidences: list[float] = field(default_factory=list)
     survival: float = 1.0
     branches: list[_Branch] = field(default_factory=list)
+    is_drawn: bool = False
 
     def may_branch(self, confidence: float) -> bool:
         """Whether a second choice beside the next node could be worth a row, if that node has this confidence."""
@@ -76,6 +77,7 @@ class GrowingDraft:
     def push_all(self, guesses: Iterable[Guess | None], known: Sequence[int]) -> bool:
         """Takes the nodes that one pass gave: the first guess, and each next one if the one before it is the token that
         was read ahead, `known`; None ends the draft. Returns whether another pass is to follow."""
+        self.is_drawn = True
         for number, guess in enumerate(guesses):
             if guess is None or not self.push(guess):
                 return False
@@ -84,8 +86,10 @@ class GrowingDraft:
         return self.wants_pass
 
     def finish(self, drafter: str) -> Draft:
-        """The chain with its branches; empty without a node."""
-        chain = Draft.chain(self.token_ids, drafter, self.confidences) if self.token_ids else Draft()
+        """The chain with its branches; empty without a node, and without a name where nothing was drawn."""
+        if not self.token_ids:
+            return Draft(drafter=drafter) if self.is_drawn else Draft()
+        chain = Draft.chain(self.token_ids, drafter, self.confidences)
         chosen = self._chosen_branches()
         if not chosen:
             return chain
