@@ -62,7 +62,10 @@ class EngineFactory:
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         if has_draft_model:
-            drafters = (*drafters, DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks))
+            drafters = (
+                *drafters,
+                DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks, has_prefix_cache=True),
+            )
         if shared_layers:
             drafters = (*drafters, SharedLayersDrafter(FirstLayers(self.target, shared_layers), samplers))
         parts = EngineParts(

@@ -165,20 +165,26 @@ def _mapped() -> MappedVocabulary:
 
 
 @pytest.mark.parametrize(
-    ("make_vocabulary", "tokens", "chunk", "least_drafts"),
+    ("make_vocabulary", "tokens", "chunk", "least_drafts", "options"),
     [
-        pytest.param(SameVocabulary, (0, 250), 40, 50, id="same"),
-        pytest.param(_mapped, (256, 341), 40, 15, id="mapped"),
-        pytest.param(_mapped, (256, 341), 1000, 15, id="mapped, at once"),
+        pytest.param(SameVocabulary, (0, 250), 40, 50, {}, id="same"),
+        pytest.param(SameVocabulary, (0, 250), 40, 50, {"has_prefix_cache": True}, id="same, prefix cache"),
+        pytest.param(
+            SameVocabulary, (0, 250), 40, 50, {"has_prefix_cache": True, "num_blocks": 30}, id="full prefix cache"
+        ),
+        pytest.param(_mapped, (256, 341), 40, 15, {"has_prefix_cache": True}, id="mapped"),
+        pytest.param(_mapped, (256, 341), 1000, 15, {}, id="mapped, at once"),
     ],
 )
 @pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params, make_vocabulary, tokens, chunk, least_drafts):
+def test_drafts_do_not_depend_on_what_happened_before(
+    gguf_path, params, make_vocabulary, tokens, chunk, least_drafts, options
+):
     """Random verdicts, windows, other drafters' tokens, preemption, and tokens read ahead, against a drafter that
     begins anew each time and reads nothing ahead."""
     generator = np.random.default_rng(5)
     vocabulary = make_vocabulary()
-    bench = Bench(gguf_path, prefill_chunk_size=chunk, vocabulary=vocabulary)
+    bench = Bench(gguf_path, prefill_chunk_size=chunk, vocabulary=vocabulary, **options)
     sequences = [bench.begin(f"s{i}", _prompt(5 + 6 * i, seed=i), params) for i in range(3)]
     num_drafts = 0
     for step in range(25):
@@ -203,7 +209,29 @@ def test_drafts_do_not_depend_on_what_happened_before(gguf_path, params, make_vo
     assert num_drafts > least_drafts
     for sequence in sequences:
         bench.drafter.end(sequence)
+    assert bench.drafter.num_free_blocks == options.get("num_blocks", NUM_BLOCKS)
+
+
+def test_a_text_that_begins_like_another_is_read_from_where_they_part(gguf_path):
+    bench = Bench(gguf_path, has_prefix_cache=True)
+    first = bench.begin("first", _prompt(50))
+    assert bench.drafter.num_missed(first) == 49
+    [draft] = bench.propose((first, 6))
+    bench.commit(first, list(draft))
+    bench.observe(first)
+    beside = bench.begin("beside", [*_prompt(50)[:40], 1, 2, 3])
+    assert bench.drafter.num_missed(beside) == 42 - 32  # whole blocks of 16 that both have
+    assert bench.propose((beside, 5)) == [_fresh_draft(gguf_path, beside, 5)]
+    bench.drafter.end(first)
+    turn = bench.begin("turn", [*first.token_ids, *_prompt(10, seed=3)])
+    assert bench.drafter.num_missed(turn) == 50 + len(draft) + 9 - 48
+    assert bench.propose((turn, 5), (beside, 5)) == [_fresh_draft(gguf_path, one, 5) for one in (turn, beside)]
+    bench.drafter.end(turn)
+    bench.drafter.end(beside)
     assert bench.drafter.num_free_blocks == NUM_BLOCKS
+    without = Bench(gguf_path)
+    without.propose((without.begin("first", _prompt(50)), 1))
+    assert without.drafter.num_missed(without.begin("again", _prompt(50))) == 49
 
 
 def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_path):

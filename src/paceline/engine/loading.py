@@ -306,6 +306,7 @@ def _build_drafters(
                 prefill_chunk_size=config.prefill_chunk_size,
                 max_length=model.max_positions,
                 vocabulary=vocabulary,
+                has_prefix_cache=config.has_prefix_cache,
                 threads=model.threads,
             )
         )

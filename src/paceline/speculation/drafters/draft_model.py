@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from paceline.core import Draft, Plan, Sequence, Verdict
-from paceline.kvcache import BlockManager
+from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
 from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler
 from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
@@ -24,12 +24,14 @@ from paceline.speculation.growing_draft import GrowingDraft
 
 @dataclass(slots=True)
 class _DraftCache:
-    """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones."""
+    """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones.
+    `block_hashes` are those of the leading blocks that are in the prefix cache."""
 
     text: DraftText
+    block_table: list[int]
+    num_computed: int
+    block_hashes: list[bytes]
     guide: Guide = field(default_factory=Guide)
-    block_table: list[int] = field(default_factory=list)
-    num_computed: int = 0
     ahead: list[int] = field(default_factory=list)
 
 
@@ -59,7 +61,8 @@ class DraftModelDrafter:
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
     the model's context), gets empty drafts. A call reads at most `prefill_chunk_size` unseen tokens over all sequences,
-    and a sequence drafts once it has none left. `threads` sample (None: the calling thread alone).
+    and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others that begin so,
+    where both models have one vocabulary. `threads` sample (None: the calling thread alone).
     """
 
     name = "draft-model"
@@ -74,6 +77,7 @@ class DraftModelDrafter:
         prefill_chunk_size: int = 256,
         max_length: int | None = None,
         vocabulary: DraftVocabulary | None = None,
+        has_prefix_cache: bool = False,
         threads: ThreadPool | None = None,
     ) -> None:
         model.kv.allocate(num_blocks)
@@ -84,6 +88,8 @@ class DraftModelDrafter:
         self._max_length = max_length or model.config.max_context
         self._vocabulary = vocabulary or SameVocabulary()
         self._blocks = BlockManager(num_blocks, model.kv.block_size)
+        is_cached = has_prefix_cache and self._vocabulary.keeps_tokens
+        self._prefixes = PrefixCache(self._blocks) if is_cached else NoPrefixCache()
         self._caches: dict[str, _DraftCache] = {}
         self.passes: list[int] = []
 
@@ -93,8 +99,12 @@ class DraftModelDrafter:
         return self._blocks.num_free_blocks
 
     def begin(self, sequence: Sequence) -> None:
-        """Starts with nothing computed; costs nothing until the first proposal."""
-        self._caches[sequence.sequence_id] = _DraftCache(self._vocabulary.text_of(sequence))
+        """Starts with what is known of the text's beginning; costs nothing until the first proposal."""
+        text = self._vocabulary.text_of(sequence)
+        match = self._prefixes.lookup(text.token_ids)
+        table = self._blocks.fork(match.block_ids)
+        num_computed = len(table) * self._blocks.block_size
+        self._caches[sequence.sequence_id] = _DraftCache(text, table, num_computed, match.hashes)
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
@@ -122,11 +132,18 @@ class DraftModelDrafter:
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Keeps the KV of drafted tokens that were committed and trims the rest."""
         for sequence in sequences:
-            self._settle(self._caches[sequence.sequence_id])
+            self._keep(self._caches[sequence.sequence_id])
 
     def end(self, sequence: Sequence) -> None:
-        """Frees the sequence's blocks."""
-        self._blocks.trim(self._caches.pop(sequence.sequence_id).block_table, 0)
+        """Gives the sequence's blocks back; those in the prefix cache stay there until others need them."""
+        cache = self._caches.pop(sequence.sequence_id)
+        self._keep(cache)
+        self._blocks.trim(cache.block_table, 0)
+
+    def _keep(self, cache: _DraftCache) -> None:
+        """Lets other sequences find the blocks that the committed text has filled."""
+        self._settle(cache)
+        self._prefixes.commit(cache.block_hashes, cache.text.token_ids, cache.block_table, cache.num_computed)
 
     def _settle(self, cache: _DraftCache) -> None:
         """Follows the committed text: the KV of what it shares with what was computed stays."""

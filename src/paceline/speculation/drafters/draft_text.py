@@ -33,7 +33,10 @@ class DraftText(Protocol):
 
 
 class DraftVocabulary(Protocol):
-    """How the draft model's tokens relate to the target's."""
+    """How the draft model's tokens relate to the target's. `keeps_tokens` says that what was committed never becomes
+    other tokens of the draft model's."""
+
+    keeps_tokens: bool
 
     def text_of(self, sequence: Sequence) -> DraftText:
         """The sequence's text."""
@@ -66,6 +69,8 @@ class SameText:
 
 class SameVocabulary:
     """Every token id means the same to both models."""
+
+    keeps_tokens = True
 
     def text_of(self, sequence: Sequence) -> SameText:
         """The sequence as it is."""
@@ -133,6 +138,8 @@ class MappedText:
 
 class MappedVocabulary:
     """Tokens are exchanged by a `VocabularyMap`; the draft model's that the target lacks keep a column of their own."""
+
+    keeps_tokens = False
 
     def __init__(self, vocabularies: VocabularyMap) -> None:
         self._map = vocabularies
