@@ -28,7 +28,8 @@ class AdaptiveController:
     """Plans by measured costs and measured acceptance.
 
     Window 0 is a normal outcome. A drafter with a price starts on a sequence once what it would have brought so far is
-    a part of the price, and what it will bring repays it. One that is off is probed, within 1 % of all time.
+    a part of the price, and what it will bring repays it. One that is off is probed, within 1 % of all time and of
+    the sequence's own.
     """
 
     def __init__(self, costs: CostModel, limits: Limits) -> None:

@@ -57,7 +57,7 @@ class Guard:
 
 @dataclass(slots=True)
 class ProbeBudget:
-    """Time that probes may cost: 1 % of all time, and at the start a few plain steps."""
+    """Time that probes may cost: 1 % of the time that has passed, of all or of one sequence, and a few plain steps."""
 
     total_s: float = 0.0
     spent_s: float = 0.0
