@@ -52,20 +52,21 @@ class EngineFactory:
         window: int = 7,
         num_blocks: int = NUM_BLOCKS,
         has_draft_model: bool = False,
+        draft_length: int | None = None,
         shared_layers: int = 0,
         target: Model | None = None,
         costs: StepCosts | None = None,
         **settings: object,
     ) -> Engine:
-        """An engine with `drafters`, and behind them the draft model and the target's first layers where asked for;
-        `target` replaces the tiny one. With `costs` it plans by them."""
+        """An engine with `drafters`, and behind them the draft model, for texts of `draft_length`, and the target's
+        first layers where asked for; `target` replaces the tiny one. With `costs` it plans by them."""
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         if has_draft_model:
-            drafters = (
-                *drafters,
-                DraftModelDrafter(self.draft, samplers, num_blocks=num_blocks, has_prefix_cache=True),
+            model = DraftModelDrafter(
+                self.draft, samplers, num_blocks=num_blocks, max_length=draft_length, has_prefix_cache=True
             )
+            drafters = (*drafters, model)
         if shared_layers:
             drafters = (*drafters, SharedLayersDrafter(FirstLayers(self.target, shared_layers), samplers))
         parts = EngineParts(

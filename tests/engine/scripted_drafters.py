@@ -126,3 +126,13 @@ class FailingDrafter(ScriptedDrafter):
         if self.num_drafted == 3:
             raise RuntimeError("the scripted failure")
         return [Draft() for _ in sequences]
+
+
+class FailingReader(WrongDrafter):
+    """A drafter with a price that cannot say what it has yet to read."""
+
+    name = "failing-reader"
+    is_free = False
+
+    def num_missed(self, sequence: Sequence) -> int | None:
+        raise RuntimeError("the scripted failure")

@@ -7,10 +7,13 @@ import pytest
 from paceline.core import FinishReason, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.engine.text_stream import Progress, TextStream
-from paceline.speculation import NgramDrafter
+from paceline.speculation import DrafterCosts, NgramDrafter, RowTable, StepCosts
 from tests.engine.engine_factory import answer, request, run, token_ids
-from tests.engine.scripted_drafters import FailingDrafter, RightDrafter
+from tests.engine.scripted_drafters import FailingDrafter, FailingReader, PartlyRightDrafter, RightDrafter
 
+CHEAP_MODEL = StepCosts(
+    RowTable((1, 64), (1.0, 1.1)), {"draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.02)), 0.002)}
+)
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 PROMPT = list(b"the riders at the front")
 
@@ -262,6 +265,26 @@ def test_a_failing_drafter_costs_nobody_a_token(engines, caplog):
     assert token_ids(run(engine)["r"]) == plain_tokens(engines, 20)
     assert engine.drafter_names == ()
     assert "drafter failing failed and is switched off" in caplog.text
+
+
+def test_a_drafter_that_fails_to_say_what_it_misses_costs_nobody_a_token(engines, caplog):
+    engine = engines.make([FailingReader({}, engines.vocab_size)])
+    engine.add(request("r", PROMPT, max_tokens=20, **GREEDY))
+    assert token_ids(run(engine)["r"]) == plain_tokens(engines, 20)
+    assert engine.drafter_names == ()
+    assert "drafter failing-reader failed and is switched off" in caplog.text
+
+
+@pytest.mark.parametrize("draft_length", [40, 100])
+def test_a_draft_model_without_room_for_a_text_leaves_it_to_the_others(engines, draft_length):
+    """Of a prompt that is too long from the start, and of an answer that gets too long."""
+    prompt = PROMPT * 3
+    answers = {tuple(prompt): plain_tokens(engines, 160, prompt)}
+    drafter = PartlyRightDrafter(answers, engines.vocab_size)
+    engine = engines.make([drafter], has_draft_model=True, draft_length=draft_length, costs=CHEAP_MODEL)
+    engine.add(request("r", prompt, max_tokens=160, **GREEDY))
+    last = run(engine)["r"][-1]
+    assert last.speculation.by_drafter["partly-right"][1] > 60
 
 
 class BrokenStream(TextStream):

@@ -22,9 +22,16 @@ def _sequence(*, max_tokens=None, num_output=0, mode=SpeculationMode.AUTO, max_w
     return Sequence(request=request, seed=0, token_ids=[1, 2] + [3] * num_output)
 
 
-def _plan(sequence, free_draft=None, *, spare_rows=100, model_drafters=("draft-model",)):
+def _plan(
+    sequence,
+    free_draft=None,
+    *,
+    spare_rows=100,
+    model_drafters=("draft-model",),
+    with_room=("draft-model", "shared-layers"),
+):
     controller = FixedController(7, *model_drafters)
-    offer = Offer(16, () if free_draft is None else (free_draft,))
+    offer = Offer(16, () if free_draft is None else (free_draft,), dict.fromkeys(with_room, 0))
     [plan] = controller.plan([sequence], [offer], StepRoom(1, 0, spare_rows))
     return plan
 
@@ -86,8 +93,22 @@ def test_short_rows_are_levelled(wanted, available, granted):
 
 def test_spare_rows_bound_the_sum_of_windows():
     sequences = [_sequence(), _sequence(max_window=1), _sequence()]
-    plans = FixedController(7, "draft-model").plan(sequences, [Offer(16)] * 3, StepRoom(3, 0, 6))
+    plans = FixedController(7, "draft-model").plan(
+        sequences, [Offer(16, (), {"draft-model": 0})] * 3, StepRoom(3, 0, 6)
+    )
     assert [plan.window for plan in plans] == [2, 1, 3]
+
+
+def test_a_model_without_room_for_the_text_is_not_asked():
+    models = ("draft-model", "shared-layers")
+    assert _plan(_sequence(), model_drafters=models, with_room=("shared-layers",)) == Plan("shared-layers", 7)
+    assert _plan(_sequence(), model_drafters=models, with_room=()) == Plan("none", 0, reason="no drafter")
+
+
+def test_a_plan_that_is_left_without_rows_says_so():
+    assert _plan(_sequence(), spare_rows=0) == Plan("draft-model", 0, reason="no room")
+    assert _plan(_sequence(), Draft.chain([1, 2], "ngram"), spare_rows=0) == Plan("ngram", 0, reason="no room")
+    assert _plan(_sequence(), spare_rows=2) == Plan("draft-model", 2)
 
 
 def test_a_tree_is_cut_to_its_first_nodes():

@@ -240,7 +240,7 @@ def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_p
     bench = Bench(gguf_path, vocabulary=vocabulary)
     sequence = bench.begin("s", [1])
     assert bench.propose((sequence, 4)) == [()]
-    assert bench.drafter.num_missed(sequence) == 0
+    assert bench.drafter.num_missed(sequence) is None
     bench.commit(sequence, sentence_piece().encode_within("the"))
     bench.observe(sequence)
     assert bench.propose((sequence, 4)) == [_fresh_draft(gguf_path, sequence, 4, vocabulary=vocabulary)]
@@ -255,6 +255,19 @@ def test_a_verdict_shorter_than_the_draft_may_agree_with_it_further(gguf_path):
     bench.commit(sequence, list(draft[:2]))
     bench.observe(sequence)
     assert bench.propose((sequence, 3))[0] == draft[2:5]
+
+
+def test_a_text_that_fills_the_context_has_one_more_token_guessed_and_is_then_left_out(gguf_path):
+    bench = Bench(gguf_path, max_length=20)
+    sequence = bench.begin("s", _prompt(18))
+    assert [len(draft) for draft in bench.propose((sequence, 8))] == [3]
+    bench.commit(sequence, _prompt(2, seed=1))
+    bench.observe(sequence)
+    assert [len(draft) for draft in bench.propose((sequence, 8))] == [1]
+    bench.commit(sequence, [7])
+    bench.observe(sequence)
+    assert bench.drafter.num_missed(sequence) is None
+    assert bench.propose((sequence, 8)) == [()]
 
 
 def test_windows_are_ragged_and_may_be_empty(gguf_path):
@@ -291,8 +304,14 @@ def test_without_free_blocks_a_draft_is_empty_and_others_go_on(gguf_path):
     assert bench.drafter.num_free_blocks == 1
     bench.drafter.end(first)
     assert [len(draft) for draft in bench.propose((second, 4))] == [4]
-    bench.commit(second, _prompt(60, seed=2))
+    assert bench.drafter.num_missed(second) == 0
+    bench.commit(second, _prompt(28, seed=2))
     bench.observe(second)
+    assert bench.drafter.num_missed(second) == 28
+    assert [len(draft) for draft in bench.propose((second, 4))] == [1]  # its token needs no slot
+    bench.commit(second, _prompt(1, seed=3))
+    bench.observe(second)
+    assert bench.drafter.num_missed(second) is None
     assert bench.propose((second, 1)) == [()]
     bench.drafter.end(second)
     assert bench.drafter.num_free_blocks == 3

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.output import TokenLogprob
 
+NO_ROOM = "no room"  # why nothing is drafted
+
 _MIN_CONFIDENCE = 0.02
 _MAX_CONFIDENCE = 0.98
 
@@ -59,8 +61,10 @@ class Plan:
     reason: str | None = None
 
     def with_window(self, window: int) -> Plan:
-        """The same plan for so many tokens."""
-        return self if window == self.window else replace(self, window=window)
+        """The same plan for so many tokens; where there is room for none of them, that is the reason."""
+        if window == self.window:
+            return self
+        return replace(self, window=window, reason=self.reason if window > 0 else NO_ROOM)
 
     def is_worth_deepening(self, num_nodes: int, survival: float) -> bool:
         """Whether a chain of so many nodes is to go on below its last one."""

@@ -58,7 +58,7 @@ class DrafterGroup:
 
     def offers(self, sequences: list[Sequence], windows: list[int]) -> list[Offer]:
         """What each sequence can have, within its window: the drafts of the free drafters, the likeliest nodes of a
-        tree first, and of the other drafters what they have yet to read."""
+        tree first, and of the other drafters that have room for it what they have yet to read."""
         if not sequences:
             return []
         drafts: list[list[Draft]] = [[] for _ in sequences]
@@ -70,9 +70,9 @@ class DrafterGroup:
                     if len(draft) > 0:
                         own.append(best_first(draft))
                 continue
-            reader = self._readers.get(drafter.name)
-            for counts, sequence in zip(missed, sequences, strict=True):
-                counts[drafter.name] = 0 if reader is None else reader.num_missed(sequence)
+            for counts, count in zip(missed, self._num_missed(drafter, sequences), strict=True):
+                if count is not None:
+                    counts[drafter.name] = count
         return [Offer(window, tuple(own), counts) for window, own, counts in zip(windows, drafts, missed, strict=True)]
 
     def propose(self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer]) -> list[Draft]:
@@ -89,6 +89,14 @@ class DrafterGroup:
         """Shows every drafter the verdicts of the sequences that go on; their tokens are committed."""
         for drafter in list(self._drafters.values()):
             self._guard(drafter, partial(drafter.observe, sequences, verdicts))
+
+    def _num_missed(self, drafter: Drafter, sequences: list[Sequence]) -> list[int | None]:
+        reader = self._readers.get(drafter.name)
+        if reader is None:
+            return [0] * len(sequences)
+        counts: list[int | None] = []
+        self._guard(drafter, lambda: counts.extend([reader.num_missed(sequence) for sequence in sequences]))
+        return counts or [None] * len(sequences)
 
     def _propose(self, drafter: Drafter, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         if not sequences:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.core import Sequence, SpeculationMode, SpeculationStats
+from paceline.core.draft import NO_ROOM
 from paceline.engine.text_stream import TextStream
 from paceline.models.sampling import RowSampler
 
@@ -28,7 +29,7 @@ class Generation:
     block_hashes: list[bytes] = field(default_factory=list)
     num_preemptions: int = 0
     by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
-    reason: str | None = "no room"
+    reason: str | None = NO_ROOM
 
     @property
     def max_window(self) -> int:

@@ -37,12 +37,13 @@ def make_bill(
     num_nodes = sum(map(len, outcome.drafts))
     row_s = (steps_s[min(num_nodes, len(steps_s) - 1)] - steps_s[0]) / max(1, num_nodes)
     users = [plan.drafter if plan.window > 0 else None for plan in outcome.plans]
+    asked = {name for offer in outcome.offers for name in offer.num_missed}
     saved_s: list[float] = []
     costs_s: list[float] = []
     for user, draft, verdict in zip(users, outcome.drafts, outcome.verdicts, strict=True):
         cost_s = row_s * len(draft)
         for name, measured_s in outcome.drafting_s.items():
-            is_free = name not in outcome.offers[0].num_missed
+            is_free = name not in asked
             if is_free or name == user:
                 cost_s += measured_s / common_factor / (num_sequences if is_free else users.count(name))
         costs_s.append(cost_s)

@@ -21,7 +21,7 @@ NO_DRAFTER = "no drafter"
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What one sequence can have in this step: a draft of each free drafter that has one, and of each other drafter
-    how many tokens it must read first. `max_window` is the most nodes."""
+    that has room for it how many tokens it must read first. `max_window` is the most nodes."""
 
     max_window: int
     free_drafts: tuple[Draft, ...] = ()
@@ -81,7 +81,7 @@ class Controller(Protocol):
 
 class FixedController:
     """Wants `num_speculative_tokens` for every sequence: the longest free draft, else one of the first of
-    `model_drafters` that the request allows.
+    `model_drafters` that the request allows and that has room for it.
 
     A window never exceeds what the request allows (`speculation`) and can still use (`max_tokens`). Where rows are
     short, the windows are levelled from the top.
@@ -110,7 +110,7 @@ class FixedController:
         if longest is not None and len(longest) > 0:
             return Plan(longest.drafter, min(limit, len(longest)))
         for name in self._model_drafters:
-            if allowed is None or name in allowed:
+            if name in offer.num_missed and (allowed is None or name in allowed):
                 return Plan(name, limit)
         return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
 

@@ -45,8 +45,9 @@ class Drafter(Protocol):
 class CatchingUpDrafter(Protocol):
     """A drafter that must read what it has not seen of a sequence before it can guess, and says how much that is."""
 
-    def num_missed(self, sequence: Sequence) -> int:
-        """Committed tokens still to be read before a draft can start, the last one not counted."""
+    def num_missed(self, sequence: Sequence) -> int | None:
+        """Committed tokens still to be read before a draft can start, the last one not counted; None where there is no
+        room for them now, so that it cannot draft."""
         ...
 
 

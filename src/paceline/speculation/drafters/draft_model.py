@@ -60,9 +60,9 @@ class DraftModelDrafter:
 
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
-    the model's context), gets empty drafts. A call reads at most `prefill_chunk_size` unseen tokens over all sequences,
-    and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others that begin so,
-    where both models have one vocabulary. `threads` sample (None: the calling thread alone).
+    the model's context), gets short drafts or none. A call reads at most `prefill_chunk_size` unseen tokens over all
+    sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others that
+    begin so, where both models have one vocabulary. `threads` sample (None: the calling thread alone).
     """
 
     name = "draft-model"
@@ -123,11 +123,12 @@ class DraftModelDrafter:
             runs = [self._feed_back(drawing) for drawing in active]
         return [drawing.draft.finish(self.name) for drawing in drawings]
 
-    def num_missed(self, sequence: Sequence) -> int:
-        """Tokens of the text before the last one that are still to be read before a draft can start."""
+    def num_missed(self, sequence: Sequence) -> int | None:
+        """Tokens of the text before the last one that are still to be read before a draft can start; None where the
+        text, and a token behind it, has no room in the context or in the free blocks, or has no token yet."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
-        return max(0, len(cache.text.token_ids) - cache.num_computed - 1)
+        return len(cache.text.token_ids) - cache.num_computed - 1 if self._room(cache) > 0 else None
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Keeps the KV of drafted tokens that were committed and trims the rest."""
@@ -166,19 +167,18 @@ class DraftModelDrafter:
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
-        length = len(cache.text.token_ids)
-        room = self._max_length - length + 1 if length > 0 else 0
-        drawing = _Drawing(
-            sequence=sequence,
-            sampler=sampler,
-            draft=GrowingDraft(plan, max(0, min(plan.window, room))),
-            cache=cache,
-        )
-        if drawing.draft.window > 0 and self._blocks.can_grow(cache.block_table, drawing.num_slots):
+        window = min(plan.window, self._room(cache))
+        drawing = _Drawing(sequence=sequence, sampler=sampler, draft=GrowingDraft(plan, window), cache=cache)
+        if window > 0:
             self._blocks.grow(cache.block_table, drawing.num_slots)
-        else:
-            drawing.draft.window = 0
         return drawing
+
+    def _room(self, cache: _DraftCache) -> int:
+        """The most tokens that may be drafted, the last of which needs no slot."""
+        length = len(cache.text.token_ids)
+        num_blocks = len(cache.block_table) + self._blocks.num_free_blocks
+        num_slots = min(self._max_length, num_blocks * self._blocks.block_size)
+        return max(0, num_slots - length + 1) if length > 0 else 0
 
     def _unseen(self, drawings: list[_Drawing]) -> tuple[list[TokenRun], list[_Drawing]]:
         """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
