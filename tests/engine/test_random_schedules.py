@@ -23,6 +23,7 @@ def random_request(generator: random.Random, name: str, prompts: list[list[int]]
     sampling: dict[str, object] = {"max_tokens": generator.randint(1, 40), "num_logprobs": generator.choice([0, 3])}
     sampling |= generator.choice([{"temperature": 0.0}, {"temperature": 0.9, "seed": generator.randrange(1 << 60)}])
     sampling |= generator.choice([{}, {}, {"top_k": 5}, {"presence_penalty": 0.5}, {"min_tokens": 5}])
+    sampling["min_tokens"] = min(sampling.get("min_tokens", 0), sampling["max_tokens"])
     sampling |= generator.choice([{}, {"stop": ("e", "th")}, {"stop": (" t",)}, {"stop_token_ids": (101, 116)}])
     return request(name, generator.choice(prompts), **sampling)
 

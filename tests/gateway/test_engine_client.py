@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 
-from paceline.core import EngineStats, FinishReason, Output, Request
-from paceline.core.errors import EngineDeadError, InvalidRequestError, PacelineError
-from paceline.core.messages import AbortRequest, AddRequest, Failed, ModelInfo, Outputs, ToEngine
+from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams
+from paceline.core.errors import InvalidRequestError, PacelineError
+from paceline.core.messages import (
+    AbortRequest,
+    AddRequest,
+    Failed,
+    ModelInfo,
+    Outputs,
+    ToEngine,
+    decode_to_engine,
+    encode_message,
+)
 from paceline.gateway.engine_client import EngineClient
-from paceline.gateway.errors import ApiError, api_error_from, engine_crashed
+from paceline.gateway.errors import ApiError, engine_crashed
+from paceline.gateway.generation import Generation
 from paceline.observability import EngineMetrics
 
 MODEL = ModelInfo(name="m", context_window_size=64, vocab_size=100)
@@ -31,6 +43,14 @@ class Bench:
 
     def attach(self, epoch: int = 0) -> None:
         self.client.attach(epoch, MODEL, self.sent.append)
+
+    async def submit(self, *requests: Request, arrival_s: float | None = None) -> Generation:
+        """Submits the choices of one call, which came just now where nothing else is said."""
+        return await self.client.submit(requests, time.monotonic() if arrival_s is None else arrival_s)
+
+    def encode(self, message: ToEngine) -> None:
+        """Sends as an engine's handle does, which refuses what has no encoding."""
+        self.sent.append(decode_to_engine(encode_message(message)))
 
     def say(self, *outputs: Output, stats: EngineStats | None = None) -> None:
         self.client.deliver(Outputs(outputs=list(outputs), stats=stats))
@@ -57,7 +77,7 @@ def output(request_id: str, first: int, *token_ids: int, epoch: int = 0, finish:
 async def test_outputs_of_several_choices_come_in_order_of_arrival() -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a"), request("b")]) as generation:
+    with await bench.submit(request("a"), request("b")) as generation:
         bench.say(output("b", 0, 5), output("a", 0, 6, finish=FinishReason.STOP))
         bench.say(output("b", 1, 7, 8, finish=FinishReason.LENGTH))
         news = [(index, one.token_ids) async for index, one in generation]
@@ -71,7 +91,7 @@ async def test_outputs_of_several_choices_come_in_order_of_arrival() -> None:
 async def test_leaving_aborts_what_is_unfinished() -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a"), request("b")]) as generation:
+    with await bench.submit(request("a"), request("b")) as generation:
         bench.say(output("a", 0, 6, finish=FinishReason.STOP))
         await anext(generation)
     assert bench.sent[2:] == [AbortRequest("b")]
@@ -82,7 +102,7 @@ async def test_leaving_aborts_what_is_unfinished() -> None:
 async def test_news_of_an_older_engine_and_known_tokens_are_dropped() -> None:
     bench = Bench()
     bench.attach(epoch=3)
-    with await bench.client.submit([request("a")]) as generation:
+    with await bench.submit(request("a")) as generation:
         bench.say(output("a", 0, 1, 2, epoch=2), output("a", 0, 3, epoch=3))
         bench.say(output("a", 0, 3, epoch=3), output("unknown", 0, 1, epoch=3))
         bench.say(output("a", 1, 4, epoch=3, finish=FinishReason.STOP))
@@ -92,7 +112,7 @@ async def test_news_of_an_older_engine_and_known_tokens_are_dropped() -> None:
 async def test_a_resumed_request_counts_the_tokens_that_its_client_has() -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a", resumed=[7, 8])]) as generation:
+    with await bench.submit(request("a", resumed=[7, 8])) as generation:
         bench.say(output("a", 0, 7, 8), output("a", 2, 9, finish=FinishReason.STOP))
         assert [one.token_ids async for _, one in generation] == [[9]]
 
@@ -101,7 +121,7 @@ async def test_a_resumed_request_counts_the_tokens_that_its_client_has() -> None
 async def test_missing_or_doubled_tokens_end_the_request_with_an_error(first: int, token_ids: tuple[int, ...]) -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a")]) as generation:
+    with await bench.submit(request("a")) as generation:
         bench.say(output("a", 0, 4))
         bench.say(output("a", first, *token_ids))
         await anext(generation)
@@ -113,7 +133,7 @@ async def test_missing_or_doubled_tokens_end_the_request_with_an_error(first: in
 async def test_a_refusal_of_the_engine_keeps_its_field() -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a"), request("b")]) as generation:
+    with await bench.submit(request("a"), request("b")) as generation:
         bench.client.deliver(Failed(request_id="a", epoch=0, error="bad bias", param="logit_bias", code="c"))
         with pytest.raises(InvalidRequestError, match="bad bias") as caught:
             await anext(generation)
@@ -125,7 +145,7 @@ async def test_a_refusal_of_the_engine_keeps_its_field() -> None:
 async def test_an_end_that_no_client_wanted_is_an_error(finish: FinishReason) -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a")]) as generation:
+    with await bench.submit(request("a")) as generation:
         bench.say(output("a", 0, finish=finish))
         with pytest.raises(PacelineError, match="ended this request"):
             await anext(generation)
@@ -134,7 +154,7 @@ async def test_an_end_that_no_client_wanted_is_an_error(finish: FinishReason) ->
 async def test_a_crash_fails_what_is_in_flight_after_what_was_said() -> None:
     bench = Bench()
     bench.attach()
-    with await bench.client.submit([request("a")]) as generation:
+    with await bench.submit(request("a")) as generation:
         bench.say(output("a", 0, 1))
         bench.client.detach(engine_crashed())
         assert (await anext(generation))[1].token_ids == [1]
@@ -148,8 +168,8 @@ async def test_a_crash_fails_what_is_in_flight_after_what_was_said() -> None:
 async def test_the_next_request_waits_for_the_next_engine() -> None:
     bench = Bench()
     bench.attach()
-    bench.client.detach(EngineDeadError("gone"))
-    waiting = asyncio.create_task(bench.client.submit([request("a")]))
+    bench.client.detach(engine_crashed())
+    waiting = asyncio.create_task(bench.submit(request("a")))
     await asyncio.sleep(0)
     assert not waiting.done()
     bench.attach(epoch=1)
@@ -169,12 +189,12 @@ async def test_a_start_that_takes_too_long_is_a_503_with_a_hint() -> None:
 async def test_too_many_queued_requests_are_a_429() -> None:
     bench = Bench(max_queued_requests=2)
     bench.attach()
-    with await bench.client.submit([request("a"), request("b")]):
+    with await bench.submit(request("a"), request("b")):
         with pytest.raises(ApiError) as caught:
-            await bench.client.submit([request("c")])
+            await bench.submit(request("c"))
         assert (caught.value.status, caught.value.headers) == (429, {"retry-after": "1"})
         bench.say(output("a", 0, 1))
-        with await bench.client.submit([request("c")]):
+        with await bench.submit(request("c")):
             assert bench.client.num_queued == 2
 
 
@@ -193,7 +213,7 @@ async def test_one_call_cannot_ask_for_more_than_the_queue_holds() -> None:
     bench = Bench(max_queued_requests=2)
     bench.attach()
     with pytest.raises(InvalidRequestError, match="2 choices, not 3"):
-        await bench.client.submit([request("a"), request("b"), request("c")])
+        await bench.submit(request("a"), request("b"), request("c"))
 
 
 @pytest.mark.parametrize("is_attached", [True, False])
@@ -217,7 +237,7 @@ async def test_counters_grow_over_restarts() -> None:
     bench.say(stats=EngineStats(num_steps=5, num_drafts=3, num_accepted_per_position=(3, 1), num_running=2))
     bench.say(stats=EngineStats(num_steps=7, num_drafts=3, num_accepted_per_position=(3, 1, 1), num_running=1))
     assert bench.metric("num_requests_running") == 1
-    bench.client.detach(EngineDeadError("gone"))
+    bench.client.detach(engine_crashed())
     assert bench.metric("num_requests_running") == 0
     bench.attach(epoch=1)
     bench.say(stats=EngineStats(num_steps=2, num_accepted_per_position=(1,), num_blocks=8, num_free_blocks=6))
@@ -228,5 +248,28 @@ async def test_counters_grow_over_restarts() -> None:
     assert bench.metric("kv_cache_usage_perc") == 0.25
 
 
-def test_a_dead_engine_is_told_as_a_503() -> None:
-    assert api_error_from(EngineDeadError("gone")).status == 503
+async def test_a_request_that_cannot_be_sent_leaves_nothing_behind() -> None:
+    bench = Bench(max_queued_requests=3)
+    bench.client.attach(0, MODEL, bench.encode)
+    unsendable = structs.replace(request("b"), sampling=SamplingParams(max_tokens=2**64))
+    for _ in range(5):
+        with pytest.raises(OverflowError):
+            await bench.submit(request("a"), unsendable, request("c"))
+        assert bench.client.num_queued == 0
+        await asyncio.wait_for(bench.client.wait_idle(), 1)
+    assert bench.sent == [AddRequest(request("a")), AbortRequest("a")] * 5
+    assert bench.metric("prompt_tokens_total") == 2 * 5
+    with await bench.submit(request("a"), request("b"), request("c")) as generation:
+        bench.say(*(output(name, 0, 1, finish=FinishReason.STOP) for name in "abc"))
+        assert [index async for index, _ in generation] == [0, 1, 2]
+
+
+async def test_times_count_from_the_arrival_of_the_call() -> None:
+    bench = Bench()
+    bench.attach()
+    with await bench.submit(request("a"), request("b"), arrival_s=time.monotonic() - 100) as generation:
+        bench.say(output("a", 0, 1, finish=FinishReason.STOP), output("b", 0, 1, 2, finish=FinishReason.STOP))
+        assert len([index async for index, _ in generation]) == 2
+    for name in ("time_to_first_token_seconds", "e2e_request_latency_seconds"):
+        assert bench.metric(f"{name}_count") == 2
+        assert 200 <= (bench.metric(f"{name}_sum") or 0) < 210

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from paceline.core.errors import CheckpointError, PacelineError, UsageError
+from paceline.gateway.arrival import tenant_of
 from paceline.gateway.disconnect import ClientGoneError, until_disconnect
 from paceline.gateway.listener import open_listener, url_of
 from paceline.gateway.openai.streaming import event
@@ -86,6 +87,14 @@ def test_an_engines_error_is_raised_as_its_own_kind() -> None:
     assert type(error_of_kind("SystemExit", "x")) is PacelineError
 
 
+def test_a_tenant_is_a_hash_of_the_credentials() -> None:
+    tenants = [tenant_of(credentials) for credentials in ("Bearer a", "Bearer b", "Bearer \xe9", "Basic a")]
+    assert len(set(tenants)) == 4
+    assert {len(tenant) for tenant in tenants} == {32}
+    assert tenant_of("Bearer a") == tenants[0]
+    assert tenant_of("") == ""
+
+
 def test_an_event_is_one_line_of_json() -> None:
     assert event({"a": "x\ny", "b": None}) == b'data: {"a":"x\\ny","b":null}\n\n'
 
@@ -103,6 +112,36 @@ def _record(level: int = logging.INFO) -> logging.LogRecord:
 def test_plain_log_lines_show_fields() -> None:
     line = PlainFormatter().format(_record(logging.ERROR))
     assert line[9:] == "error engine ended reason='signal SIGKILL' epoch=2 delay_s=0.5 model=None"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/v1/models", "/v1/models"),
+        ("/é/日本", "/é/日本"),
+        ("", "''"),
+        ("/a b", "'/a b'"),
+        ("/\x1b[2J\x1b]0;title\x07", r"'/\x1b[2J\x1b]0;title\x07'"),
+        ("/\x9b31m", r"'/\x9b31m'"),
+        ("/\u202egpj", r"'/\u202egpj'"),
+        ("/\r\n12:00:00 info forged", r"'/\r\n12:00:00 info forged'"),
+    ],
+)
+def test_plain_log_lines_show_no_terminal_escapes(text: str, shown: str) -> None:
+    record = _record()
+    record.paceline_fields = {"path": text}
+    assert PlainFormatter().format(record)[9:] == f"info engine ended path={shown}"
+
+
+def test_plain_tracebacks_show_no_terminal_escapes() -> None:
+    record = _record()
+    try:
+        raise ValueError("\x1b[2Jtext")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    line = PlainFormatter().format(record)
+    assert line.endswith(r"ValueError: \x1b[2Jtext")
+    assert "\nTraceback (most recent call last):\n" in line
 
 
 def test_json_log_lines_hold_fields() -> None:

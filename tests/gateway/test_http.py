@@ -114,6 +114,85 @@ def test_routes_are_counted_by_their_pattern(http: httpx.Client) -> None:
     assert "secret" not in text
 
 
+@pytest.mark.parametrize("path", ["/health", "/v1/models/default", "/v1/completions", "/nowhere"])
+def test_invented_methods_make_no_metrics(http: httpx.Client, path: str) -> None:
+    assert [http.request(f"INVENTED{number}", path).status_code for number in range(3)] == [
+        404 if path == "/nowhere" else 405
+    ] * 3
+    text = http.get("/metrics").text
+    assert "INVENTED" not in text
+    assert 'paceline_http_requests_total{method="unknown",route=' in text
+
+
+def test_known_methods_are_counted_by_their_name(http: httpx.Client) -> None:
+    assert http.delete("/health").status_code == 405
+    assert 'paceline_http_requests_total{method="DELETE",route="/health",status="405"} 1.0' in http.get("/metrics").text
+
+
+TOO_LARGE = (2**31, 2**63, 2**64)
+
+
+@pytest.mark.parametrize("value", TOO_LARGE)
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_whole_numbers_beyond_all_bounds_are_refused(
+    http: httpx.Client, server: ServerProcess, value: int, is_streamed: bool
+) -> None:
+    engine = server.engine_process_id
+    fields: list[dict[str, object]] = [
+        {name: value} for name in ("max_tokens", "min_tokens", "top_k", "n", "best_of", "logprobs", "priority")
+    ]
+    fields += [{"stop_token_ids": [value]}, {"logit_bias": {str(value): 1}}, {"prompt": [value]}]
+    for field in (*fields, {"speculation": {"max_window": value}}):
+        answer = http.post("/v1/completions", json={"prompt": "a", "stream": is_streamed, **field})
+        assert answer.status_code == 400, field
+        assert answer.json()["error"]["param"].startswith(next(iter(field)))
+    for name in ("max_completion_tokens", "top_logprobs"):
+        body = {"messages": [{"role": "user", "content": "a"}], "logprobs": True, "stream": is_streamed, name: value}
+        answer = http.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+    assert http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2}).status_code == 200
+    assert server.engine_process_id == engine
+
+
+@pytest.mark.parametrize("seed", [2**64 - 1, 2**63, -(2**63)])
+def test_seeds_of_64_bits_are_honoured(http: httpx.Client, seed: int) -> None:
+    body = {"prompt": "a", "max_tokens": 20, "ignore_eos": True, "seed": seed}
+    texts = [http.post("/v1/completions", json=body).json()["choices"][0]["text"] for _ in range(2)]
+    assert texts[0] == texts[1]
+
+
+def test_min_tokens_that_the_context_has_no_room_for_are_refused(http: httpx.Client) -> None:
+    body = {"prompt": [65] * 56, "max_tokens": 1000, "ignore_eos": True}
+    refused = http.post("/v1/completions", json={**body, "min_tokens": 201})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "min_tokens")
+    assert "at most 200 tokens may follow" in refused.json()["error"]["message"]
+    answer = http.post("/v1/completions", json={**body, "min_tokens": 200}).json()
+    assert answer["usage"]["completion_tokens"] == 200
+
+
+def test_a_key_drafts_from_what_it_was_told_and_no_other_does(http: httpx.Client) -> None:
+    body = {
+        "prompt": "the riders at the front of the line",
+        "max_tokens": 60,
+        "temperature": 0.9,
+        "seed": 11,
+        "ignore_eos": True,
+        "speculation": {"drafters": ["suffix"]},
+        "user": "one and the same",
+    }
+
+    def ask(key: str) -> tuple[str, int]:
+        """The answer, and how many of its tokens were drafted right."""
+        answer = http.post("/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"}).json()
+        return answer["choices"][0]["text"], answer["speculation"]["accepted"]
+
+    text, num_cold = ask("first key")
+    assert ask("second key") == (text, num_cold)
+    again, num_warm = ask("first key")
+    assert again == text
+    assert num_warm > num_cold + 20
+
+
 def test_the_documented_schema_is_whole(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     assert "/v1/chat/completions" in document["paths"]

@@ -77,7 +77,7 @@ def test_messages_to_the_engine_survive_the_wire(message: ToEngine) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Ready(epoch=1, model=ModelInfo(name="m", context_window_size=64, vocab_size=300, drafters=("ngram",))),
+        Ready(epoch=1, model=ModelInfo(name="m", context_window_size=64, vocab_size=300)),
         Outputs(outputs=[OUTPUT], stats=EngineStats(num_running=1, num_accepted_per_position=(4, 2))),
         Outputs(outputs=[]),
         Failed(request_id="r", epoch=0, error="too long", param="messages", code="context_length_exceeded"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 from typing import Any
 
 import pytest
 
-from paceline.core import SpeculationMode
+from paceline.core import Request, SpeculationMode
 from paceline.core.errors import InvalidRequestError
-from paceline.core.messages import ModelInfo
+from paceline.core.messages import AddRequest, ModelInfo, decode_to_engine, encode_message
 from paceline.gateway.errors import api_error_from
 from paceline.gateway.openai.engine_requests import check_token_ids, engine_requests
 from paceline.gateway.openai.parsing import parse_body
@@ -28,6 +30,12 @@ def completion(**fields: Any) -> CompletionRequest:
     return parse_body(CompletionRequest, json.dumps({"prompt": "hi", **fields}).encode())
 
 
+def requests_of(
+    body: ChatCompletionRequest | CompletionRequest, call_id: str, prompts: list[list[int]]
+) -> list[Request]:
+    return engine_requests(body, call_id, prompts, "tenant")
+
+
 def refusal(schema: type[ChatCompletionRequest | CompletionRequest], data: bytes | str) -> InvalidRequestError:
     with pytest.raises(InvalidRequestError) as caught:
         parse_body(schema, data if isinstance(data, bytes) else data.encode())
@@ -35,10 +43,10 @@ def refusal(schema: type[ChatCompletionRequest | CompletionRequest], data: bytes
 
 
 def test_defaults_are_those_of_openais_api() -> None:
-    (request,) = engine_requests(completion(), "cmpl-1", [[1, 2]])
+    (request,) = requests_of(completion(), "cmpl-1", [[1, 2]])
     assert (request.sampling.max_tokens, request.sampling.temperature, request.sampling.top_p) == (16, 1.0, 1.0)
     assert (request.sampling.top_k, request.sampling.num_logprobs) == (None, None)
-    (request,) = engine_requests(chat(), "chatcmpl-1", [[1, 2]])
+    (request,) = requests_of(chat(), "chatcmpl-1", [[1, 2]])
     assert request.sampling.max_tokens is None
 
 
@@ -63,7 +71,7 @@ def test_sampling_fields_reach_the_engine() -> None:
         top_logprobs=4,
         speculation={"mode": "off", "max_window": 3, "drafters": ["ngram"]},
     )
-    (request,) = engine_requests(body, "c", [[1]])
+    (request,) = requests_of(body, "c", [[1]])
     sampling = request.sampling
     assert (sampling.max_tokens, sampling.min_tokens, sampling.temperature, sampling.top_k) == (9, 2, 0.0, 5)
     assert (sampling.top_p, sampling.min_p, sampling.presence_penalty) == (0.5, 0.1, -2.0)
@@ -101,7 +109,7 @@ def test_top_k_of_all_tokens(top_k: int) -> None:
     ],
 )
 def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None:
-    assert engine_requests(chat(seed=1, **fields), "c", [[1]]) == engine_requests(chat(seed=1), "c", [[1]])
+    assert requests_of(chat(seed=1, **fields), "c", [[1]]) == requests_of(chat(seed=1), "c", [[1]])
 
 
 @pytest.mark.parametrize(
@@ -126,6 +134,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"max_tokens": "5"}, "max_tokens", "invalid_value"),
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "invalid_value"),
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens", "invalid_value"),
+        ({"min_tokens": 5, "max_completion_tokens": 4}, "min_tokens", "invalid_value"),
         ({"temperature": 2.1}, "temperature", "invalid_value"),
         ({"temperature": -0.1}, "temperature", "invalid_value"),
         ({"temperature": True}, "temperature", "invalid_value"),
@@ -138,6 +147,10 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"n": 129}, "n", "invalid_value"),
         ({"stop": ""}, "stop", "invalid_value"),
         ({"stop": [1]}, "stop", "invalid_value"),
+        ({"stop": ["a"] * 65}, "stop", "invalid_value"),
+        ({"stop": "a" * 1025}, "stop", "invalid_value"),
+        ({"stop": ["a", "b" * 1025]}, "stop", "invalid_value"),
+        ({"stop_token_ids": [1] * 1025}, "stop_token_ids", "invalid_value"),
         ({"seed": 2**64}, "seed", "invalid_value"),
         ({"seed": 1.5}, "seed", "invalid_value"),
         ({"presence_penalty": 3}, "presence_penalty", "invalid_value"),
@@ -190,11 +203,77 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], 
         ({"prompt": 3}, "prompt"),
         ({"max_completion_tokens": 3}, "max_completion_tokens"),
         ({"logprobs": 21}, "logprobs"),
+        ({"min_tokens": 17}, "min_tokens"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
         ({"messages": []}, "messages"),
     ],
 )
 def test_completion_fields_are_refused_by_their_name(fields: dict[str, Any], param: str) -> None:
     assert refusal(CompletionRequest, json.dumps({"prompt": "hi", **fields})).param == param
+
+
+@pytest.mark.parametrize("value", [2**31, 2**63, 2**64, 10**30, -(2**31), -(2**63) - 1])
+@pytest.mark.parametrize("schema", [ChatCompletionRequest, CompletionRequest])
+def test_no_whole_number_of_any_size_makes_a_request_that_cannot_be_handed_over(
+    schema: type[ChatCompletionRequest | CompletionRequest], value: int
+) -> None:
+    accepted: set[str] = set()
+    for field, form in itertools.product(schema.model_fields, (value, [value])):
+        body = {"messages": MESSAGES, "prompt": "hi", "seed": 1, field: form}
+        del body["prompt" if schema is ChatCompletionRequest else "messages"]
+        with contextlib.suppress(InvalidRequestError):
+            (request,) = requests_of(parse_body(schema, json.dumps(body).encode()), "c", [[1]])
+            accepted.add(field)
+            assert decode_to_engine(encode_message(AddRequest(request))) == AddRequest(request)
+    assert accepted <= {"seed", "prompt"}
+    assert ("prompt" in accepted) == (schema is CompletionRequest and value > 0)
+
+
+@pytest.mark.parametrize("value", [2**31, 2**64])
+def test_a_window_beyond_all_bounds_is_refused(value: int) -> None:
+    body = json.dumps({"prompt": "hi", "speculation": {"max_window": value}})
+    assert refusal(CompletionRequest, body).param == "speculation.max_window"
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"), [(2**64 - 1, 2**64 - 1), (2**63, 2**63), (-(2**63), 2**63), (-1, 2**64 - 1)]
+)
+def test_seeds_have_64_bits(seed: int, expected: int) -> None:
+    (request,) = requests_of(completion(seed=seed), "c", [[1]])
+    assert request.sampling.seed == expected
+    assert decode_to_engine(encode_message(AddRequest(request))) == AddRequest(request)
+
+
+def test_the_largest_numbers_are_honoured() -> None:
+    largest = 2**31 - 1
+    body = chat(max_tokens=largest, min_tokens=largest, top_k=largest, speculation={"max_window": largest})
+    (request,) = requests_of(body, "c", [[1]])
+    sampling = request.sampling
+    assert (sampling.max_tokens, sampling.min_tokens, sampling.top_k) == (largest, largest, largest)
+    assert request.speculation.max_window == largest
+
+
+def test_stop_strings_up_to_the_limits_are_honoured() -> None:
+    stop = [character * 1024 for character in map(chr, range(256, 320))]
+    assert completion(stop=stop).stop == tuple(stop)
+    assert "65 are more than 64 strings" in str(
+        refusal(CompletionRequest, json.dumps({"prompt": "a", "stop": ["a"] * 65}))
+    )
+    message = str(refusal(CompletionRequest, json.dumps({"prompt": "a", "stop": "a" * 2000})))
+    assert "a string of 2000 characters is longer than 1024" in message
+
+
+def test_min_tokens_up_to_the_limit_are_honoured() -> None:
+    assert completion(min_tokens=16).min_tokens == 16
+    assert completion(max_tokens=17, min_tokens=17).min_tokens == 17
+    assert chat(min_tokens=1000).min_tokens == 1000
+    assert chat(max_completion_tokens=5, min_tokens=5).min_tokens == 5
+    message = str(refusal(CompletionRequest, b'{"prompt": "a", "min_tokens": 17}'))
+    assert message == "min_tokens cannot be honoured: it is larger than the limit of 16, lower it or raise max_tokens"
+
+
+def test_every_choice_is_the_tenants() -> None:
+    assert [one.tenant for one in engine_requests(completion(n=2), "c", [[1], [2]], "key")] == ["key"] * 4
 
 
 def test_an_image_is_refused_with_its_message() -> None:
@@ -254,7 +333,7 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 
 
 def test_choices_share_the_seed_and_differ_by_index() -> None:
-    requests = engine_requests(completion(n=3), "cmpl-1", [[1], [2]])
+    requests = requests_of(completion(n=3), "cmpl-1", [[1], [2]])
     assert [request.request_id for request in requests] == [f"cmpl-1-{index}" for index in range(6)]
     assert [request.choice_index for request in requests] == [0, 1, 2, 0, 1, 2]
     assert [request.prompt_token_ids for request in requests] == [[1]] * 3 + [[2]] * 3
@@ -264,11 +343,11 @@ def test_choices_share_the_seed_and_differ_by_index() -> None:
 
 
 def test_a_given_seed_counts_for_every_prompt() -> None:
-    assert [one.sampling.seed for one in engine_requests(completion(seed=5), "c", [[1], [2]])] == [5, 5]
+    assert [one.sampling.seed for one in requests_of(completion(seed=5), "c", [[1], [2]])] == [5, 5]
 
 
 def test_seeds_are_drawn_anew_for_each_call() -> None:
-    assert len({engine_requests(chat(), "c", [[1]])[0].sampling.seed for _ in range(20)}) == 20
+    assert len({requests_of(chat(), "c", [[1]])[0].sampling.seed for _ in range(20)}) == 20
 
 
 @pytest.mark.parametrize("fields", [{"logit_bias": {"100": 1}}, {"stop_token_ids": [5, 100]}])

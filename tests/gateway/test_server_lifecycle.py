@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -109,6 +110,27 @@ def test_a_request_during_a_restart_waits_for_it(lasting_server: ServerProcess) 
     wait_until(lambda: len(server.events("engine ended")) > num_crashes, "the crash is noticed")
     assert answers(server)
     assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_the_wait_for_an_engine_is_part_of_the_measured_times(lasting_server: ServerProcess) -> None:
+    server = lasting_server
+    growth = Growth(server)
+    num_crashes = len(server.events("engine ended"))
+    os.kill(server.engine_process_id, signal.SIGKILL)
+    wait_until(lambda: len(server.events("engine ended")) > num_crashes, "the crash is noticed")
+    start_s = time.monotonic()
+    assert answers(server)
+    duration_s = time.monotonic() - start_s
+    assert growth.of("paceline_time_to_first_token_seconds_sum") > duration_s / 2
+    assert growth.of("paceline_e2e_request_latency_seconds_sum") > duration_s / 2
+
+
+def test_requests_that_cannot_be_honoured_take_no_place_in_the_queue(lasting_server: ServerProcess) -> None:
+    url = f"{lasting_server.url}/v1/completions"
+    for value in (2**64, 2**64, 2**63, 2**64):
+        answer = httpx.post(url, json={"prompt": "a", "n": 2, "max_tokens": value}, timeout=PATIENCE_S)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "max_tokens")
+    assert answers(lasting_server)
 
 
 def test_a_client_that_leaves_a_stream_frees_its_place(lasting_server: ServerProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,34 @@ def test_nothing_is_held_back_without_need() -> None:
     assert matcher.feed(" <").text == " "
     assert matcher.feed("/p>").text == "</p>"
     assert matcher.flush() == ""
+
+
+def _seconds_to_feed(stop: tuple[str, ...], pieces: list[str]) -> float:
+    matcher = StopStringMatcher(stop, False)
+    start_s = time.process_time()
+    for piece in pieces:
+        matcher.feed(piece)
+    return time.process_time() - start_s
+
+
+def test_a_long_stop_string_costs_no_more_than_what_could_begin_it() -> None:
+    assert _seconds_to_feed(("x" + "y" * 2_000_000,), ["some text "] * 300) < 1
+
+
+def test_many_stop_strings_are_looked_for_in_new_text_only() -> None:
+    held_throughout = "a" * 1023 + "c"
+    others = tuple("a" * 250 + "b" + "a" * length for length in range(250, 313))
+    assert _seconds_to_feed((*others, held_throughout), ["aaaa"] * 1500) < 2
+
+
+@given(
+    pieces=st.lists(st.text("ab", max_size=8), max_size=30),
+    stop=st.lists(st.text("ab", min_size=6, max_size=20), min_size=20, max_size=64).map(tuple),
+    include_stop=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_many_long_stop_strings_are_found_as_well(pieces: list[str], stop: tuple[str, ...], include_stop: bool) -> None:
+    assert _fed(pieces, stop, include_stop) == _naive("".join(pieces), stop, include_stop)
 
 
 def test_an_empty_stop_string_is_refused() -> None:

@@ -58,7 +58,3 @@ class InvalidRequestError(PacelineError):
 
 class ContextOverflowError(InvalidRequestError):
     """A prompt (plus one token) is longer than the context window."""
-
-
-class EngineDeadError(PacelineError):
-    """The engine process ended while it held a request."""

@@ -40,9 +40,6 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     context_window_size: int
     vocab_size: int
-    draft_model: str | None = None
-    drafters: tuple[str, ...] = ()
-    num_speculative_tokens: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):

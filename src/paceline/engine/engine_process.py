@@ -22,7 +22,7 @@ import msgspec
 import zmq
 
 from paceline.config import EngineConfig
-from paceline.core import Output
+from paceline.core import FinishReason, Output, Request
 from paceline.core.errors import InvalidRequestError, PacelineError
 from paceline.core.messages import (
     AbortRequest,
@@ -79,10 +79,7 @@ class EngineLoop:
     def _handle(self, message: ToEngine) -> None:
         match message:
             case AddRequest(request):
-                try:
-                    self._engine.add(request)
-                except InvalidRequestError as error:
-                    self._fail(request.request_id, error)
+                self._add(request)
             case AbortRequest(request_id):
                 self._engine.abort(request_id)
                 self._publish([])
@@ -91,9 +88,29 @@ class EngineLoop:
             case Shutdown():
                 self._is_running = False
 
-    def _fail(self, request_id: str, error: InvalidRequestError) -> None:
-        self._send(
-            Failed(request_id=request_id, epoch=self._epoch, error=str(error), param=error.param, code=error.code)
+    def _add(self, request: Request) -> None:
+        """Hands a request to the engine; one that it cannot take is answered, and the others go on."""
+        try:
+            self._engine.add(request)
+        except InvalidRequestError as error:
+            self._send(self._refusal(request, error))
+        except Exception:
+            _LOGGER.exception("request %s ends with an error", request.request_id)
+            self._send(Outputs(outputs=[self._failure(request)]))
+
+    def _refusal(self, request: Request, error: InvalidRequestError) -> Failed:
+        return Failed(
+            request_id=request.request_id, epoch=self._epoch, error=str(error), param=error.param, code=error.code
+        )
+
+    def _failure(self, request: Request) -> Output:
+        return Output(
+            request_id=request.request_id,
+            epoch=self._epoch,
+            first_token_index=len(request.resumed_token_ids),
+            token_ids=[],
+            finish_reason=FinishReason.ERROR,
+            error="the engine failed on this request: see its log",
         )
 
     def _publish(self, outputs: list[Output]) -> None:
@@ -136,19 +153,16 @@ def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
     # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
     gc.collect()
     gc.freeze()
-    socket.send(encode_message(Ready(epoch=config.epoch, model=_model_info(engine, config))))
+    socket.send(encode_message(Ready(epoch=config.epoch, model=_model_info(engine))))
     EngineLoop(engine, socket, config.epoch).run()
     return 0
 
 
-def _model_info(engine: Engine, config: EngineConfig) -> ModelInfo:
+def _model_info(engine: Engine) -> ModelInfo:
     return ModelInfo(
         name=engine.model_name,
         context_window_size=engine.context_window_size,
         vocab_size=engine.vocab_size,
-        draft_model=engine.draft_model_name,
-        drafters=engine.drafter_names,
-        num_speculative_tokens=config.num_speculative_tokens,
     )
 
 

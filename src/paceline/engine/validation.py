@@ -10,6 +10,7 @@ from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.models.sampling import check_sampling_params
 
 MAX_SEED = 2**64 - 1
+MAX_CHOICE_INDEX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,12 @@ def check_request(request: Request, limits: RequestLimits) -> None:
         raise InvalidRequestError(
             f"speculation.max_window is {request.speculation.max_window}; it must be at least 0", "speculation"
         )
+    if not 0 <= request.choice_index <= MAX_CHOICE_INDEX:
+        raise InvalidRequestError(
+            f"choice_index is {request.choice_index}; it must be between 0 and {MAX_CHOICE_INDEX}", "choice_index"
+        )
     _check_sampling(request.sampling, limits)
+    _check_min_tokens(request.sampling, limits.context_window_size - num_prompt_tokens)
 
 
 def _check_sampling(sampling: SamplingParams, limits: RequestLimits) -> None:
@@ -50,6 +56,16 @@ def _check_sampling(sampling: SamplingParams, limits: RequestLimits) -> None:
         raise InvalidRequestError("stop contains an empty string; leave it out", "stop")
     if sampling.seed is not None and not 0 <= sampling.seed <= MAX_SEED:
         raise InvalidRequestError(f"seed is {sampling.seed}; it must be between 0 and {MAX_SEED}", "seed")
+
+
+def _check_min_tokens(sampling: SamplingParams, room: int) -> None:
+    limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+    if sampling.min_tokens > limit:
+        raise InvalidRequestError(
+            f"min_tokens is {sampling.min_tokens}, but at most {limit} tokens may follow this prompt; lower it",
+            "min_tokens",
+            "invalid_value",
+        )
 
 
 def _check_token_ids(token_ids: Iterable[int], param: str, limits: RequestLimits) -> None:

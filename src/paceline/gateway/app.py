@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 import paceline
 from paceline.core.errors import PacelineError
+from paceline.gateway.arrival import Arrival
 from paceline.gateway.disconnect import until_disconnect
 from paceline.gateway.errors import ApiError, api_error_from
 from paceline.gateway.gateway import Gateway
@@ -34,7 +34,6 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.include_router(_operator_routes())
     app.add_exception_handler(PacelineError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_error)
     app.add_middleware(
         ExchangeMiddleware,
         metrics=gateway.http_metrics,
@@ -70,13 +69,15 @@ def _openai_routes() -> APIRouter:
         gateway: Served,
         body: Annotated[ChatCompletionRequest, Depends(_body_of(ChatCompletionRequest))],
     ) -> Response:
-        return await until_disconnect(request.receive, create_chat_completion(gateway, body))
+        arrival = Arrival.of(request)
+        return await until_disconnect(request.receive, create_chat_completion(gateway, body, arrival))
 
     @routes.post("/completions", openapi_extra=body_of(CompletionRequest))
     async def completions(
         request: Request, gateway: Served, body: Annotated[CompletionRequest, Depends(_body_of(CompletionRequest))]
     ) -> Response:
-        return await until_disconnect(request.receive, create_completion(gateway, body))
+        arrival = Arrival.of(request)
+        return await until_disconnect(request.receive, create_completion(gateway, body, arrival))
 
     @routes.get("/models")
     async def models(gateway: Served) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from paceline.core import FinishReason, Output, Request
 from paceline.core.errors import InvalidRequestError, PacelineError
@@ -64,17 +65,22 @@ class EngineClient:
         """Returns when an engine is ready or the client is closed, however long that takes."""
         await self._ready.wait()
 
-    async def submit(self, requests: Sequence[Request]) -> Generation:
-        """Hands over all choices of one call once an engine is ready; raises ApiError 429, 503 or 400."""
+    async def submit(self, requests: Sequence[Request], arrival_s: float) -> Generation:
+        """Hands over all choices of one call, which came at `arrival_s`, once an engine is ready.
+
+        Raises ApiError 429 or 503, or InvalidRequestError; then the engine is left with none of them.
+        """
         if len(requests) > self._max_queued_requests:
             message = f"one call may ask for {self._max_queued_requests} choices, not {len(requests)}: split it"
             raise InvalidRequestError(message, "n", "too_many_choices")
         self._check_queue(len(requests))
         await self.wait_ready()
         self._check_queue(len(requests))
-        generation = Generation(requests, self._abandon)
-        for request in requests:
-            self._take_off(request, generation)
+        with ExitStack() as stack:
+            generation = stack.enter_context(Generation(requests, self._abandon))
+            for request in requests:
+                self._take_off(request, generation, arrival_s)
+            stack.pop_all()
         return generation
 
     async def wait_idle(self) -> None:
@@ -127,15 +133,18 @@ class EngineClient:
         if num_queued + num_requests > self._max_queued_requests:
             raise queue_full(num_queued)
 
-    def _take_off(self, request: Request, generation: Generation) -> None:
+    def _take_off(self, request: Request, generation: Generation, arrival_s: float) -> None:
         if self._send is None:
             raise shutting_down()
-        self._flights[request.request_id] = Flight(
-            request, self._epoch, RequestTimes(arrival_s=time.monotonic()), generation
-        )
+        flight = Flight(request, self._epoch, RequestTimes(arrival_s), generation)
+        self._flights[request.request_id] = flight
         self._idle.clear()
+        try:
+            self._send(AddRequest(request))
+        except Exception:
+            self._end(flight, FinishReason.ERROR)
+            raise
         self._metrics.observe_prompt(len(request.prompt_token_ids))
-        self._send(AddRequest(request))
 
     def _deliver_failure(self, message: Failed) -> None:
         flight = self._flights.get(message.request_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.core.errors import EngineDeadError, InvalidRequestError, PacelineError
+from paceline.core.errors import InvalidRequestError, PacelineError
 
 _TYPES_BY_STATUS = (
     (429, "rate_limit_exceeded"),
@@ -77,8 +77,6 @@ def api_error_from(error: Exception) -> ApiError:
             return error
         case InvalidRequestError():
             return ApiError(400, str(error), param=error.param, code=error.code)
-        case EngineDeadError():
-            return engine_crashed()
         case PacelineError():
             return ApiError(500, str(error), code="engine_error")
         case _:

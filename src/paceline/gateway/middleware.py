@@ -20,6 +20,8 @@ _LOGGER = logging.getLogger(__name__)
 _REQUEST_ID = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 200
 _CLIENT_CLOSED_REQUEST = 499
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+_UNKNOWN = "unknown"
 
 
 class BodyTooLargeError(ApiError):
@@ -100,10 +102,8 @@ class ExchangeMiddleware:
 
     def _record(self, scope: Scope, exchange: _Exchange) -> None:
         duration_s = time.monotonic() - exchange.started_s
-        route = getattr(scope.get("route"), "path", "unknown")
         status = exchange.status or _CLIENT_CLOSED_REQUEST
-        method: str = scope["method"] if route != "unknown" else "unknown"
-        self._metrics.observe(method, route, status, duration_s)
+        self._metrics.observe(*_labels_of(scope), status, duration_s)
         log_event(
             _LOGGER,
             "request",
@@ -113,3 +113,10 @@ class ExchangeMiddleware:
             status=status,
             duration_s=round(duration_s, 4),
         )
+
+
+def _labels_of(scope: Scope) -> tuple[str, str]:
+    """Method and route as they are counted: clients may invent either, which must not make new metrics."""
+    route: str = getattr(scope.get("route"), "path", _UNKNOWN)
+    is_known = route != _UNKNOWN and scope["method"] in _METHODS
+    return (scope["method"] if is_known else _UNKNOWN), route

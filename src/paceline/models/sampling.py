@@ -14,6 +14,7 @@ from paceline.core import Float32Array, SamplingParams, Sequence, TokenLogprob
 from paceline.core.errors import InvalidRequestError
 
 _SEED_MASK = (1 << 64) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
 class RowSampler:
@@ -133,13 +134,12 @@ def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
         ("presence_penalty", params.presence_penalty, -2.0, 2.0),
         ("frequency_penalty", params.frequency_penalty, -2.0, 2.0),
         ("repetition_penalty", params.repetition_penalty, 0.01, 100.0),
-        ("top_k", params.top_k, 1, None),
-        ("min_tokens", params.min_tokens, 0, None),
+        ("top_k", params.top_k, 1, _MAX_INT64),
+        ("min_tokens", params.min_tokens, 0, _MAX_INT64),
         ("num_logprobs", params.num_logprobs, 0, vocab_size),
         *(("logit_bias", token_id, 0, vocab_size - 1) for token_id in params.logit_bias),
         *(("logit_bias", bias, -100.0, 100.0) for bias in params.logit_bias.values()),
     )
     for name, value, lowest, highest in ranges:
-        if value is not None and not (lowest <= value and (highest is None or value <= highest)):
-            bounds = f"at least {lowest}" if highest is None else f"between {lowest} and {highest}"
-            raise InvalidRequestError(f"{name} is {value}, but must be {bounds}", name)
+        if value is not None and not lowest <= value <= highest:
+            raise InvalidRequestError(f"{name} is {value}, but must be between {lowest} and {highest}", name)

@@ -30,7 +30,7 @@ class PlainFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         pairs = [f"{name}={_plain(value)}" for name, value in _fields_of(record).items()]
         line = " ".join([time, record.levelname.lower(), record.getMessage(), *pairs])
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return _visible(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -68,4 +68,9 @@ def _plain(value: FieldValue) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
-    return repr(text) if any(character.isspace() for character in text) or not text else text
+    return text if text.isprintable() and text and " " not in text else repr(text)
+
+
+def _visible(text: str) -> str:
+    """The text with whatever a terminal could obey spelt out, but for line breaks and tabs."""
+    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)

@@ -42,7 +42,7 @@ class HttpMetrics:
         )
 
     def observe(self, method: str, route: str, status: int, duration_s: float) -> None:
-        """Counts one answered request; `route` is the path's pattern, never a client's own text."""
+        """Counts one answered request; `method` and `route` (a path's pattern) are never a client's own text."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(duration_s)
 

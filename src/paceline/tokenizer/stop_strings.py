@@ -25,6 +25,10 @@ class StopStringMatcher:
         if "" in stop:
             raise InvalidRequestError("a stop string is empty; leave it out", param="stop")
         self._stop = stop
+        self._longest = max(map(len, stop), default=0)
+        self._stop_by_first: dict[str, list[str]] = {}
+        for one in stop:
+            self._stop_by_first.setdefault(one[0], []).append(one)
         self._include_stop = include_stop
         self._held = ""
 
@@ -33,10 +37,10 @@ class StopStringMatcher:
         if not self._stop:
             return StopMatch(text)
         pending = self._held + text
-        matched = self._first_complete(pending)
-        if matched is not None:
+        found = self._first_complete(pending)
+        if found is not None:
             self._held = ""
-            start = pending.find(matched)
+            start, matched = found
             return StopMatch(pending[: start + len(matched) if self._include_stop else start], matched)
         safe_length = len(pending) - self._num_held(pending)
         self._held = pending[safe_length:]
@@ -47,12 +51,20 @@ class StopStringMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _first_complete(self, pending: str) -> str | None:
-        ends = [(pending.find(stop) + len(stop), -len(stop), stop) for stop in self._stop if stop in pending]
-        return min(ends)[2] if ends else None
+    def _first_complete(self, pending: str) -> tuple[int, str] | None:
+        """Where the stop string begins that is complete first, and itself; what was held back completes none."""
+        num_held = len(self._held)
+        starts = ((pending.find(stop, max(0, num_held - len(stop) + 1)), stop) for stop in self._stop)
+        found = [(start + len(stop), start, stop) for start, stop in starts if start >= 0]
+        return min(found)[1:] if found else None
 
     def _num_held(self, pending: str) -> int:
-        """Length of the longest end of `pending` that is a beginning of a stop string."""
-        lengths = range(max(map(len, self._stop), default=1) - 1, 0, -1)
-        ends = (pending[-length:] for length in lengths if length <= len(pending))
-        return next((len(end) for end in ends if any(stop.startswith(end) for stop in self._stop)), 0)
+        """Length of the longest end of `pending` that is a beginning of a stop string.
+
+        An end that was no beginning is never one again, so that over a whole text this takes time proportional to it.
+        """
+        for start in range(max(0, len(pending) - self._longest + 1), len(pending)):
+            end = pending[start:]
+            if any(stop.startswith(end) for stop in self._stop_by_first.get(end[0], ())):
+                return len(end)
+        return 0

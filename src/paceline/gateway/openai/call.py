@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.core import Output
+from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.generation import Generation
 from paceline.gateway.openai.choices import Choice, choices_of, speculation_of, usage_of
@@ -28,12 +29,14 @@ class Call:
     generation: Generation
 
     @classmethod
-    async def start(cls, gateway: Gateway, body: GenerationBody, prefix: str, prompts: list[list[int]]) -> Call:
+    async def start(
+        cls, gateway: Gateway, body: GenerationBody, arrival: Arrival, prefix: str, prompts: list[list[int]]
+    ) -> Call:
         """Hands the choices of all prompts to the engine; raises ApiError where it takes none."""
         tokenizer = await gateway.model.tokenizer()
         call_id = f"{prefix}-{uuid.uuid4().hex}"
-        requests = engine_requests(body, call_id, prompts)
-        generation = await gateway.client.submit(requests)
+        requests = engine_requests(body, call_id, prompts, arrival.tenant)
+        generation = await gateway.client.submit(requests, arrival.time_s)
         created_s = int(time.time())
         return cls(call_id, created_s, gateway.model.name, tokenizer, choices_of(requests), generation)
 

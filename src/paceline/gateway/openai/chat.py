@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from paceline.core import Output
+from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
 from paceline.gateway.openai.choices import Choice, speculation_of
@@ -19,7 +20,7 @@ from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
 from paceline.gateway.served_model import check_prompt
 
 
-async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest) -> Response:
+async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, arrival: Arrival) -> Response:
     """Answers a checked request; raises ApiError or InvalidRequestError where it cannot be honoured."""
     gateway.model.check_name(body.model)
     model = await gateway.client.wait_ready()
@@ -27,7 +28,7 @@ async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest) 
     messages = [_template_message(message) for message in body.messages]
     prompt = await gateway.model.encode_chat(messages, body.chat_template_kwargs or {})
     check_prompt(prompt, model, "messages")
-    call = await Call.start(gateway, body, "chatcmpl", [prompt])
+    call = await Call.start(gateway, body, arrival, "chatcmpl", [prompt])
     if body.stream:
         return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
     return JSONResponse(await _response(call))

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from paceline.core import Output
+from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
 from paceline.gateway.openai.choices import Choice, speculation_of
@@ -18,7 +19,7 @@ from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
 from paceline.gateway.served_model import check_prompt
 
 
-async def create_completion(gateway: Gateway, body: CompletionRequest) -> Response:
+async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: Arrival) -> Response:
     """Answers a checked request; raises ApiError or InvalidRequestError where it cannot be honoured."""
     gateway.model.check_name(body.model)
     model = await gateway.client.wait_ready()
@@ -27,7 +28,7 @@ async def create_completion(gateway: Gateway, body: CompletionRequest) -> Respon
     for prompt in prompts:
         check_prompt(prompt, model, "prompt")
     echoes = await _echoes(gateway, body) if body.echo else [""] * len(prompts)
-    call = await Call.start(gateway, body, "cmpl", prompts)
+    call = await Call.start(gateway, body, arrival, "cmpl", prompts)
     for choice in call.choices:
         choice.text = echoes[choice.index // body.num_choices]
     if body.stream:

@@ -13,7 +13,7 @@ GenerationBody = ChatCompletionRequest | CompletionRequest
 _SEED_BITS = 64
 
 
-def engine_requests(body: GenerationBody, call_id: str, prompts: list[list[int]]) -> list[Request]:
+def engine_requests(body: GenerationBody, call_id: str, prompts: list[list[int]], tenant: str) -> list[Request]:
     """The choices of all prompts in the order of their indices; a prompt without a seed gets one of its own."""
     speculation = _speculation(body)
     requests: list[Request] = []
@@ -26,6 +26,7 @@ def engine_requests(body: GenerationBody, call_id: str, prompts: list[list[int]]
                 sampling=sampling,
                 choice_index=choice,
                 speculation=speculation,
+                tenant=tenant,
             )
             for choice in range(body.num_choices)
         ]

@@ -11,6 +11,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
+MAX_COUNT = 2**31 - 1
+MAX_STOP_STRINGS = 64
+MAX_STOP_LENGTH = 1024
 _MAX_SEED = 2**64
 _MIN_SEED = -(2**63)
 
@@ -30,7 +33,13 @@ def _stop_strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     strings = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(strings, list) or not all(isinstance(one, str) and one for one in strings):
         raise PydanticCustomError("invalid_value", "it must be a string or a list of strings, none empty")
+    if len(strings) > MAX_STOP_STRINGS:
+        raise PydanticCustomError("invalid_value", f"{len(strings)} are more than {MAX_STOP_STRINGS} strings")
     for one in strings:
+        if len(one) > MAX_STOP_LENGTH:
+            raise PydanticCustomError(
+                "invalid_value", f"a string of {len(one)} characters is longer than {MAX_STOP_LENGTH}"
+            )
         _check_unicode(one)
     return tuple(strings)
 
@@ -115,10 +124,13 @@ def _check_unicode(text: str) -> str:
     return text
 
 
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+SignedCount = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 StopStrings = Annotated[tuple[str, ...], PlainValidator(_stop_strings, json_schema_input_type=str | list[str] | None)]
 LogitBias = Annotated[dict[int, float], PlainValidator(_logit_bias, json_schema_input_type=dict[str, float] | None)]
 Seed = Annotated[int | None, PlainValidator(_seed, json_schema_input_type=int | None)]
-TopK = Annotated[int | None, Field(ge=-1), AfterValidator(_top_k)]
+TopK = Annotated[int | None, Field(ge=-1, le=MAX_COUNT), AfterValidator(_top_k)]
 Prompts = Annotated[
     list[str | list[int]],
     PlainValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),

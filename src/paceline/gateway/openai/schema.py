@@ -12,10 +12,22 @@ from pydantic_core import PydanticCustomError
 
 from paceline.config import DrafterName
 from paceline.core import SpeculationMode
-from paceline.gateway.openai.field_types import LogitBias, MessageContent, Prompts, Seed, StopStrings, TopK, only
+from paceline.gateway.openai.field_types import (
+    Count,
+    LogitBias,
+    MessageContent,
+    PositiveCount,
+    Prompts,
+    Seed,
+    SignedCount,
+    StopStrings,
+    TopK,
+    only,
+)
 
 MAX_CHOICES = 128
 MAX_LOGPROBS = 20
+MAX_STOP_TOKENS = 1024
 _RESERVED_TEMPLATE_NAMES = frozenset({"messages", "self", "tools"})
 
 
@@ -41,7 +53,7 @@ class SpeculationOptions(_Strict):
     """Paceline's own: whether, how far and with which drafters to draft; never changes the text."""
 
     mode: Literal["auto", "off"] = "auto"
-    max_window: int | None = Field(default=None, ge=0)
+    max_window: Count | None = None
     drafters: list[DrafterName] | None = None
 
     @property
@@ -55,7 +67,7 @@ class GenerationFields(_Strict):
 
     model: str | None = None
     n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: PositiveCount | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
@@ -70,8 +82,8 @@ class GenerationFields(_Strict):
     top_k: TopK = None
     min_p: float | None = Field(default=None, ge=0, le=1)
     repetition_penalty: float | None = Field(default=None, gt=0, le=10)
-    min_tokens: int | None = Field(default=None, ge=0)
-    stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = None
+    min_tokens: Count | None = None
+    stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS)
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     # Paceline's
@@ -84,7 +96,7 @@ class GenerationFields(_Strict):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    priority: int | None = None
+    priority: SignedCount | None = None
     # These are what is done anyhow.
     skip_special_tokens: Annotated[bool | None, only(None, True)] = None
     spaces_between_special_tokens: bool | None = None
@@ -99,9 +111,15 @@ class GenerationFields(_Strict):
     def _check_pairs(self) -> Self:
         if self.stream_options is not None and not self.stream:
             raise _field_error("stream_options", "it needs stream to be true")
-        if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
-            raise _field_error("min_tokens", "it is larger than max_tokens")
+        limit = self.token_limit
+        if limit is not None and (self.min_tokens or 0) > limit:
+            raise _field_error("min_tokens", f"it is larger than the limit of {limit}, lower it or raise max_tokens")
         return self
+
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens to generate at most; None until the context is full."""
+        return self.max_tokens
 
     @property
     def num_choices(self) -> int:
@@ -132,7 +150,7 @@ class ChatCompletionRequest(GenerationFields):
     """The body of POST /v1/chat/completions."""
 
     messages: list[ChatMessage] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: PositiveCount | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     chat_template_kwargs: dict[str, Any] | None = None
@@ -181,7 +199,7 @@ class CompletionRequest(GenerationFields):
     prompt: Prompts
     echo: bool | None = None
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
-    best_of: int | None = Field(default=None, ge=1)
+    best_of: PositiveCount | None = None
     suffix: Annotated[str | None, only(None, "")] = None
     add_special_tokens: Annotated[bool | None, only(None, True)] = None
 
