@@ -21,12 +21,13 @@ BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyp
 setup: $(STAMP)
 
 $(BIN)/python:
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'paceline needs python 3.11 or newer: set PYTHON')"
+	@$(PYTHON) dev/prerequisites.py venv
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 # Built without isolation, so that a change of one C++ file compiles that file only.
 $(STAMP): pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
+	@$(BIN)/python dev/prerequisites.py
 	$(BIN)/pip install --quiet cmake ninja $$($(BUILD_REQUIRES))
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install --quiet --no-build-isolation -e '.[dev]'
 	touch $@

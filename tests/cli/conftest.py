@@ -15,6 +15,7 @@ from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 COMMAND = Path(sys.executable).with_name("paceline")
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
+RunOnBytes = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
 @pytest.fixture(scope="session")
@@ -24,21 +25,33 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 
 @pytest.fixture
-def paceline(tmp_path: Path) -> RunCommand:
-    """Runs `paceline` with arguments in an empty directory; standard input is `stdin`."""
+def paceline_on_bytes(tmp_path: Path) -> RunOnBytes:
+    """Runs `paceline` with arguments in an empty directory; standard input is `stdin`, and nothing of the output is
+    changed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
     environment |= {"PACELINE_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "120"}
 
-    def run(*arguments: object, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, stdin: bytes = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [str(COMMAND), *map(str, arguments)],
+            [str(COMMAND), *(argument if isinstance(argument, bytes) else str(argument) for argument in arguments)],
             input=stdin,
             capture_output=True,
-            text=True,
             cwd=tmp_path,
             env=environment | variables,
             timeout=120,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def paceline(paceline_on_bytes: RunOnBytes) -> RunCommand:
+    """The same with texts."""
+
+    def run(*arguments: object, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        result = paceline_on_bytes(*arguments, stdin=stdin.encode(), **variables)
+        stdout, stderr = (output.decode() for output in (result.stdout, result.stderr))
+        return subprocess.CompletedProcess(result.args, result.returncode, stdout, stderr)
 
     return run

@@ -8,7 +8,7 @@ from paceline.core import FinishReason, Request, SamplingParams, SpeculationPara
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.engine.text_stream import Progress, TextStream
 from paceline.speculation import DrafterCosts, NgramDrafter, RowTable, StepCosts
-from tests.engine.engine_factory import answer, request, run, token_ids
+from tests.engine.engine_factory import CONTEXT_SIZE, answer, request, run, token_ids
 from tests.engine.scripted_drafters import FailingDrafter, FailingReader, PartlyRightDrafter, RightDrafter
 
 CHEAP_MODEL = StepCosts(
@@ -132,15 +132,23 @@ def test_a_prompt_must_leave_room_for_one_token(engines):
         ({"sampling": SamplingParams(max_tokens=-1)}, "max_tokens"),
         ({"sampling": SamplingParams(max_tokens=0)}, "max_tokens"),
         ({"sampling": SamplingParams(min_tokens=-1)}, "min_tokens"),
+        ({"sampling": SamplingParams(min_tokens=2**63)}, "min_tokens"),
+        ({"sampling": SamplingParams(min_tokens=5, max_tokens=4)}, "min_tokens"),
+        ({"sampling": SamplingParams(min_tokens=CONTEXT_SIZE - len(PROMPT) + 1)}, "min_tokens"),
+        ({"sampling": SamplingParams(min_tokens=CONTEXT_SIZE, max_tokens=2 * CONTEXT_SIZE)}, "min_tokens"),
         ({"sampling": SamplingParams(temperature=float("nan"))}, "temperature"),
         ({"sampling": SamplingParams(top_p=1.5)}, "top_p"),
         ({"sampling": SamplingParams(top_k=0)}, "top_k"),
+        ({"sampling": SamplingParams(top_k=2**63)}, "top_k"),
+        ({"sampling": SamplingParams(top_k=2**64)}, "top_k"),
         ({"sampling": SamplingParams(stop=("",))}, "stop"),
         ({"sampling": SamplingParams(stop_token_ids=(10**6,))}, "stop_token_ids"),
         ({"sampling": SamplingParams(logit_bias={10**6: 1.0})}, "logit_bias"),
         ({"sampling": SamplingParams(seed=-1)}, "seed"),
         ({"sampling": SamplingParams(num_logprobs=-1)}, "num_logprobs"),
         ({"speculation": SpeculationParams(max_window=-1)}, "speculation"),
+        ({"choice_index": 2**32}, "choice_index"),
+        ({"choice_index": -1}, "choice_index"),
     ],
 )
 def test_a_poisonous_request_is_refused_and_others_go_on(engines, changes, param):
@@ -152,6 +160,15 @@ def test_a_poisonous_request_is_refused_and_others_go_on(engines, changes, param
     outputs = run(engine)
     assert set(outputs) == {"good"}
     assert len(token_ids(outputs["good"])) == 3
+
+
+def test_the_largest_values_are_honoured(engines):
+    engine = engines.make()
+    room = CONTEXT_SIZE - len(PROMPT)
+    engine.add(request("long", PROMPT, min_tokens=room, top_k=2**63 - 1, seed=2**64 - 1))
+    engine.add(request("short", PROMPT, min_tokens=3, max_tokens=3, **GREEDY))
+    outputs = run(engine)
+    assert (len(token_ids(outputs["long"])), len(token_ids(outputs["short"]))) == (room, 3)
 
 
 def test_a_request_id_is_used_once_at_a_time(engines):

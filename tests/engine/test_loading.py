@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -19,7 +21,14 @@ from paceline.core.errors import (
 from paceline.engine import Engine
 from paceline.engine.loading import choose_drafters, load_pair, measure_costs
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
-from paceline.engine.profile import TARGET_ROWS, PassTimes, ProfileTimes, without_disturbance
+from paceline.engine.profile import (
+    TARGET_ROWS,
+    ModelProfile,
+    PassTimes,
+    ProfileTimes,
+    pass_cases,
+    without_disturbance,
+)
 from tests.support.tiny_gguf import write_tiny_gguf
 
 MIB = 1 << 20
@@ -137,6 +146,74 @@ def test_the_profile_of_a_target_is_that_of_whole_passes(tiny_pair):
     assert all(fewer <= more for fewer, more in itertools.pairwise(costs.target.seconds))
 
 
+@pytest.mark.parametrize("size", [16, 31, 32, 47, 48])
+@pytest.mark.parametrize("settings", [{}, {"draft_model": None}, {"shared_layers": 2}])
+def test_an_engine_of_a_small_context_starts_in_automatic_mode(tiny_pair, size, settings):
+    sampling = SamplingParams(temperature=0.0)
+    small = {"context_window_size": size, **settings}
+    engines = [Engine(config_of(tiny_pair, **small)), Engine(config_of(tiny_pair, **small, speculation="off"))]
+    drafted, plain = (engine.generate(["the riders"], sampling)[0] for engine in engines)
+    assert len(drafted.prompt_token_ids) + len(drafted.token_ids) == size
+    assert drafted.token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("context_length", [2, 12])
+def test_an_engine_of_a_model_with_a_small_context_starts_in_automatic_mode(tmp_path, context_length):
+    path = write_tiny_gguf(tmp_path / "short.gguf", "llama", "Q4_K", context_length=context_length)
+    engine = Engine(EngineConfig(model=str(path), num_threads=1))
+    (completion,) = engine.generate([[100]], SamplingParams(temperature=0.0))
+    assert len(completion.token_ids) == context_length - 1
+
+
+def test_a_draft_model_with_a_smaller_context_than_the_targets_drafts_within_it(tiny_pair, tmp_path):
+    draft = write_tiny_gguf(tmp_path / "short.gguf", "qwen2", "Q4_K", num_layers=1, context_length=24)
+    settings = {"draft_model": str(draft), "drafters": ("draft-model",)}
+    engine = Engine(config_of(tiny_pair, **settings))
+    plain = Engine(config_of(tiny_pair, drafters=()))
+    sampling = SamplingParams(max_tokens=40, temperature=0.0)
+    answers = [each.generate(["the riders"], sampling)[0] for each in (engine, plain)]
+    assert engine.drafter_names == ("draft-model",)
+    assert answers[0].token_ids == answers[1].token_ids
+
+
+def test_no_pass_of_a_profile_leaves_the_context():
+    for size in (1, 7, 16, 31, 47, 48, 4096):
+        chains = pass_cases(size, is_target=True)
+        assert max(rows + context for rows, context in chains) <= size
+        singles = pass_cases(size, is_target=False)
+        assert max(context for _, context in singles) < size
+        assert [rows for rows, _ in singles[:5]] == [1, 2, 4, 8, 16]
+    assert pass_cases(4096, is_target=True) == [*((rows, 0) for rows in TARGET_ROWS), (1, 1008), (8, 1008)]
+
+
+class FewTokens:
+    """A model that says it has a tiny vocabulary, and keeps what it was asked."""
+
+    def __init__(self, model, vocab_size):
+        self.config = replace(model.config, vocab_size=vocab_size)
+        self.kv = model.kv
+        self.token_ids = set()
+        self._model = model
+
+    def forward(self, batch):
+        self.token_ids |= set(batch.token_ids.tolist())
+        return self._model.forward(batch)
+
+
+@pytest.mark.parametrize("is_target", [False, True])
+def test_a_profile_reads_only_tokens_that_there_are(tiny_pair, is_target):
+    model = FewTokens(load_pair(config_of(tiny_pair, draft_model=None)).target.model, vocab_size=20)
+    ModelProfile(model, 128, PassTimes(), is_target=is_target).measure(math.inf)
+    assert model.token_ids == set(range(20))
+
+
+def test_a_profile_of_a_small_context_is_not_taken_for_a_larger_ones(tiny_pair, tmp_path):
+    small, large = (config_of(tiny_pair, context_window_size=size) for size in (16, 128))
+    assert measure_costs(load_pair(small), small).target.rows == TARGET_ROWS[:-1]
+    assert measure_costs(load_pair(large), large).target.rows == TARGET_ROWS
+    assert len(list((tmp_path / "cache" / "profiles").iterdir())) == 2
+
+
 def slowed_down(times, factor):
     """What a machine would have shown that is so many times as slow."""
     best = tuple((count, context, factor * seconds) for count, context, seconds in times.best)
@@ -192,6 +269,11 @@ def test_q8_holds_more_and_drafts_do_not_change_its_text(tiny_pair):
     drafted, plain = (engine.generate(["the riders"], sampling)[0] for engine in engines[1:])
     assert drafted.token_ids == plain.token_ids
     assert drafted.speculation.num_accepted_tokens > 0
+
+
+def test_a_model_of_one_layer_has_none_to_share(tiny_pair):
+    with pytest.raises(ConfigError, match="shared_layers is 1, but tiny qwen2 has 1 layer; leave it at 0"):
+        Engine(config_of(tiny_pair, model=str(tiny_pair.draft), draft_model=None, shared_layers=1))
 
 
 def test_the_context_is_cut_to_the_models_unless_asked_for(tmp_path):

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from tests.support.random_weights import Float32Array, random_matrix
 from tests.support.tiny_vocabulary import (
+    CHAT_TEMPLATE,
     CONTROL_TOKENS,
     TinyVocabulary,
     VocabularyChange,
@@ -77,6 +78,7 @@ class TinyShape:
     attention_temperature_scale: float | None = None
     output_type: str | None = None
     pre_tokenizer: str = "qwen2"
+    chat_template: str | None = CHAT_TEMPLATE
     vocabulary_change: VocabularyChange | None = None
 
 
@@ -122,7 +124,8 @@ def write_tiny_gguf(
     writer = gguf.GGUFWriter(path, architecture)
     _add_hyperparameters(writer, architecture, sizes)
     change = sizes.vocabulary_change
-    add_vocabulary(writer, vocabulary if change is None else change.apply(vocabulary), sizes.pre_tokenizer)
+    changed = vocabulary if change is None else change.apply(vocabulary)
+    add_vocabulary(writer, changed, sizes.pre_tokenizer, sizes.chat_template)
     for name, unordered in _tensors(architecture, sizes, vocabulary, _TensorSource(weight_type, seed)):
         has_token_rows = change is not None and name in ("token_embd.weight", "output.weight")
         data = unordered[change.order(sizes.vocab_size)] if has_token_rows else unordered

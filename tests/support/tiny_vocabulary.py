@@ -124,8 +124,14 @@ def build_vocabulary(vocab_size: int) -> TinyVocabulary:
     return TinyVocabulary(tokens, tuple(map(int, normal + control)), tuple(f"{a} {b}" for a, b in merges))
 
 
-def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: TinyVocabulary, pre_tokenizer: str) -> None:
-    """Writes the tokenizer's metadata: no BOS is added, <|im_end|> ends a sequence, the chat format is ChatML."""
+def add_vocabulary(
+    writer: gguf.GGUFWriter,
+    vocabulary: TinyVocabulary,
+    pre_tokenizer: str,
+    chat_template: str | None = CHAT_TEMPLATE,
+) -> None:
+    """Writes the tokenizer's metadata: no BOS is added, <|im_end|> ends a sequence, the chat format is ChatML by
+    default, and none with None."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer)
     writer.add_token_list(list(vocabulary.tokens))
@@ -135,4 +141,5 @@ def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: TinyVocabulary, pre_toke
     writer.add_eos_token_id(vocabulary.end_of_turn_id)
     writer.add_pad_token_id(vocabulary.end_of_text_id)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
+    if chat_template is not None:
+        writer.add_chat_template(chat_template)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from rich.console import Console
+from rich.segment import Segment, Segments
 
 from paceline.core import Output
 from paceline.core.errors import PacelineError
@@ -48,7 +49,8 @@ class DraftColours:
 
 
 def print_answer(outputs: Iterable[Output], colours: PlainText | DraftColours, console: Console) -> tuple[str, Output]:
-    """Prints the text as it comes and a line break at the end; returns all text and the last output.
+    """Prints the text as it comes, every character of it, and a line break at the end; returns all text and the last
+    output. `console` only adds colours.
 
     Raises PacelineError where the engine ended the answer with an error.
     """
@@ -57,9 +59,18 @@ def print_answer(outputs: Iterable[Output], colours: PlainText | DraftColours, c
     for last in outputs:
         text += last.text
         for piece, style in colours.split(last):
-            console.print(piece, style=style, end="", markup=False, highlight=False, soft_wrap=True, emoji=False)
+            _print_piece(piece, style, console)
         console.file.flush()
-    console.print()
+    console.file.write("\n")
+    console.file.flush()
     if last is None or last.error is not None:
         raise PacelineError(f"the answer ended early: {last.error if last else 'the engine gave no output'}")
     return text, last
+
+
+def _print_piece(text: str, style: str | None, console: Console) -> None:
+    """Not as a string of rich's, in which it expands tabs and drops control characters."""
+    if style is None:
+        console.file.write(text)
+    else:
+        console.print(Segments([Segment(text, console.get_style(style))]), crop=False, end="")

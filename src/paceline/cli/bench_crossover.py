@@ -35,7 +35,7 @@ def crossover_command(
     is_json: JsonOption = False,
 ) -> None:
     """Measure tokens per second of 1 to 32 mixed answers at a time, plain and automatic in turns."""
-    from paceline.cli.model_files import pull_models
+    from paceline.cli.model_files import pull_chat_models
     from paceline.core.errors import UsageError
     from paceline.operations.crossover import Crossover, crossover_points
     from paceline.operations.provenance import read_pair_provenance
@@ -45,7 +45,7 @@ def crossover_command(
     if min(counts) < 1:
         raise UsageError(f"--streams {streams} is not understood; the least number of streams is 1")
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
-    pull_models(settings.engine)
+    pull_chat_models(settings.engine, workload)
     crossover = Crossover(settings.engine, workload, num_streams=counts, max_tokens=max_tokens, temperature=temperature)
     runs: list[StreamsRun] = []
     for run in crossover.measure(pairs):

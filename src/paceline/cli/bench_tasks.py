@@ -37,17 +37,17 @@ def tasks_command(
     is_json: JsonOption = False,
 ) -> None:
     """Measure tokens per second, time to first token and what drafts bring, one request at a time."""
-    from paceline.cli.model_files import pull_models
+    from paceline.cli.model_files import pull_chat_models
     from paceline.core.errors import UsageError
     from paceline.operations.bench import Bench, markdown_table, summarize
     from paceline.operations.pairs import check_pairs
-    from paceline.operations.workload import AUTO, read_tasks
+    from paceline.operations.workload import read_tasks
 
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
-    pull_models(settings.engine)
-    bench = Bench.load(settings.engine)
-    if pairs and AUTO not in [mode.name for mode in bench.modes]:
+    resolved = pull_chat_models(settings.engine, workload)
+    if pairs and not resolved.drafter_names:
         raise UsageError("--pairs compares with automatic mode, which needs a drafter; leave --drafters away")
+    bench = Bench.load(settings.engine)
     measurements: list[Measurement] = []
     for measurement in bench.measure(workload, max_tokens=max_tokens, temperature=temperature):
         typer.echo(_describe(measurement), err=True)

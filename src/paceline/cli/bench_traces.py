@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 from paceline.cli.bench_options import CapOption, KindsOption, LimitOption, TasksOption, split
 from paceline.cli.options import JsonOption, model_options, takes_settings
 from paceline.config import Settings
+from paceline.core.errors import UsageError
 
 if TYPE_CHECKING:
     from paceline.operations.confirm import Confirmation
@@ -47,7 +49,7 @@ def record_command(
     some for real; minutes with a draft model."""
     import msgspec
 
-    from paceline.cli.model_files import pull_models
+    from paceline.cli.model_files import pull_chat_models
     from paceline.operations.confirm import confirm as confirm_settings
     from paceline.operations.confirm import settings_to_confirm
     from paceline.operations.simulate import Simulation, regrets, replay_all
@@ -55,7 +57,8 @@ def record_command(
     from paceline.operations.workload import read_tasks
 
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
-    pull_models(settings.engine)
+    _check_can_write(output)
+    pull_chat_models(settings.engine, workload)
     recorder = Recorder.load(settings.engine)
     trace = recorder.record(workload, max_tokens=max_tokens)
     output.write_bytes(msgspec.json.encode(trace))
@@ -90,6 +93,13 @@ def simulate_command(
         typer.echo(json.dumps(_simulation_report(replays, regrets(replays)), indent=2))
         return
     _print_regrets(regrets(replays))
+
+
+def _check_can_write(path: Path) -> None:
+    """Raises UsageError for a file that could not be written once it is known what to write."""
+    target = path if path.exists() else path.parent
+    if path.is_dir() or not os.access(target, os.W_OK):
+        raise UsageError(f"cannot write --output {path}; name a file in a folder that exists and is yours")
 
 
 def _simulation_report(replays: list[Replay], results: list[Regret]) -> dict[str, object]:

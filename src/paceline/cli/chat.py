@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
-from paceline.cli.generate import SystemOption
+import typer
+
+from paceline.cli.messages import print_error
 from paceline.cli.options import (
     MaxTokensOption,
     SeedOption,
+    SystemOption,
     TemperatureOption,
     TopPOption,
     limit_options,
@@ -15,6 +21,10 @@ from paceline.cli.options import (
     takes_settings,
 )
 from paceline.config import Settings
+from paceline.core.errors import PacelineError
+
+if TYPE_CHECKING:
+    from paceline.cli.conversation import Conversation
 
 
 @takes_settings(model_options, limit_options)
@@ -26,28 +36,44 @@ def chat(
     top_p: TopPOption = 1.0,
     seed: SeedOption = None,
 ) -> None:
-    """Talk to a model; Ctrl-D ends."""
-    from rich.console import Console
+    """Talk to a model; Ctrl-D ends.
 
-    from paceline.cli.answer import PlainText, print_answer
+    Exits 1 where a question got no answer.
+    """
+    from paceline.cli.conversation import Conversation
     from paceline.cli.model_files import pull_models
+    from paceline.cli.prompts import check_chats, opening
     from paceline.core import SamplingParams
     from paceline.engine import Engine
+    from paceline.engine.loading import load_parts, open_pair
 
-    pull_models(settings.engine)
-    engine = Engine(settings.engine.model_copy(update={"max_batch_size": 1}))
+    config = settings.engine.model_copy(update={"max_batch_size": 1})
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    console = Console(highlight=False)
+    pull_models(config)
+    with open_pair(config) as files:
+        advice = f"continue a text with: paceline generate --raw {config.model} PROMPT"
+        check_chats(files.target, [[*opening(system), {"role": "user", "content": "?"}]], advice)
+        engine = Engine.from_parts(config, load_parts(files, config))
+    if not _ask_all(Conversation(engine, sampling, opening(system))):
+        raise typer.Exit(1)
+
+
+def _ask_all(conversation: Conversation) -> bool:
+    """Asks what the user types; whether all of it was answered."""
+    is_answered = True
     for question in _questions():
-        messages.append({"role": "user", "content": question})
-        token_ids = engine.tokenizer.encode_chat(messages)
-        answer, _ = print_answer(engine.stream(token_ids, sampling), PlainText(), console)
-        messages.append({"role": "assistant", "content": answer})
+        try:
+            conversation.ask(question)
+        except PacelineError as error:
+            print_error(error)
+            is_answered = False
+    return is_answered
 
 
 def _questions() -> Iterator[str]:
     """Lines that the user types, empty ones left out, until the end of input."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # bytes that are no text spoil their own question only
     while True:
         try:
             question = input("> ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,9 +10,12 @@ from paceline.cli.options import (
     MaxTokensOption,
     MinPOption,
     SeedOption,
+    StopOption,
+    SystemOption,
     TemperatureOption,
     TopKOption,
     TopPOption,
+    is_text,
     limit_options,
     model_options,
     takes_settings,
@@ -22,13 +24,8 @@ from paceline.config import Settings
 
 if TYPE_CHECKING:
     from paceline.core import Output
-    from paceline.tokenizer import Tokenizer
 
-STANDARD_INPUT = "-"
-
-PromptArgument = Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")]
-SystemOption = Annotated[str | None, typer.Option(help="System message.")]
-StopOption = Annotated[list[str] | None, typer.Option(help="End where this text comes up; may be given several times.")]
+PromptArgument = Annotated[str, typer.Argument(callback=is_text, help="The prompt; - reads it from standard input.")]
 RawOption = Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat template.")]
 ShowDraftsOption = Annotated[
     bool, typer.Option("--show-drafts", help="Colour accepted draft tokens; print what drafts did.")
@@ -55,10 +52,15 @@ def generate(
 
     from paceline.cli.answer import DraftColours, PlainText, print_answer
     from paceline.cli.model_files import pull_models
+    from paceline.cli.prompts import check_answerable, encode_prompt, read_text
     from paceline.core import SamplingParams
+    from paceline.core.errors import UsageError
     from paceline.engine import Engine
+    from paceline.engine.loading import load_parts, open_pair
 
-    text = sys.stdin.read() if prompt == STANDARD_INPUT else prompt
+    if is_raw and system is not None:
+        raise UsageError("--system is part of a chat, and --raw leaves the chat template out; drop one of them")
+    text = read_text(prompt)
     sampling = SamplingParams(
         max_tokens=max_tokens,
         temperature=temperature,
@@ -68,20 +70,16 @@ def generate(
         seed=seed,
         stop=tuple(stop or ()),
     )
-    pull_models(settings.engine)
-    engine = Engine(settings.engine.model_copy(update={"max_batch_size": 1}))
-    is_chat = engine.tokenizer.has_chat_template and not is_raw
-    token_ids = encode_question(engine.tokenizer, text, system) if is_chat else engine.tokenizer.encode_prompt(text)
+    config = settings.engine.model_copy(update={"max_batch_size": 1})
+    pull_models(config)
+    with open_pair(config) as files:
+        token_ids = encode_prompt(files.target, text, system, is_raw=is_raw)
+        check_answerable(token_ids, sampling, files.limits)
+        engine = Engine.from_parts(config, load_parts(files, config))
     colours = DraftColours(engine.tokenizer, token_ids) if is_showing_drafts else PlainText()
     _, last = print_answer(engine.stream(token_ids, sampling), colours, Console(highlight=False))
     if is_showing_drafts:
         typer.echo(describe_speculation(last), err=True)
-
-
-def encode_question(tokenizer: Tokenizer, text: str, system: str | None) -> list[int]:
-    """Token ids of a chat of one question."""
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    return tokenizer.encode_chat([*messages, {"role": "user", "content": text}])
 
 
 def describe_speculation(output: Output) -> str:

@@ -17,6 +17,7 @@ from paceline.cli.bench import bench
 from paceline.cli.chat import chat
 from paceline.cli.generate import generate
 from paceline.cli.list_models import list_models
+from paceline.cli.messages import print_error
 from paceline.cli.pull import pull
 from paceline.cli.remove import remove
 from paceline.cli.serve import serve
@@ -39,11 +40,6 @@ class ReportingGroup(TyperGroup):
         except KeyboardInterrupt:
             typer.echo(err=True)
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
-
-
-def print_error(error: PacelineError) -> None:
-    """One line on stderr."""
-    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from paceline.cli.progress import PullProgress
+from paceline.cli.prompts import check_chats
 from paceline.config import EngineConfig
-from paceline.engine.loading import resolve_pair
+from paceline.engine.loading import ResolvedPair, open_pair, resolve_pair
+from paceline.operations.workload import Task
 
 
-def pull_models(config: EngineConfig) -> None:
+def pull_models(config: EngineConfig) -> ResolvedPair:
     """Pulls the target and draft model that `config` means; raises ModelNotFoundError, DownloadError, ConfigError."""
     with PullProgress() as progress:
-        resolve_pair(config, progress=progress)
+        return resolve_pair(config, progress=progress)
+
+
+def pull_chat_models(config: EngineConfig, tasks: Iterable[Task]) -> ResolvedPair:
+    """`pull_models` for models that are to answer `tasks`; raises UsageError where the target does not take them."""
+    resolved = pull_models(config)
+    with open_pair(config) as files:
+        check_chats(files.target, (task.messages for task in tasks))
+    return resolved

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +16,52 @@ import typer
 
 from paceline.config import load_settings
 
-TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 is greedy.")]
-TopPOption = Annotated[float, typer.Option(min=0.0, max=1.0, help="Keep the most likely tokens of this total.")]
-TopKOption = Annotated[int | None, typer.Option(min=1, help="Keep this many of the most likely tokens.")]
-MinPOption = Annotated[float, typer.Option(min=0.0, max=1.0, help="Drop tokens below this share of the likeliest.")]
+MAX_TEMPERATURE = 100.0
+_MAX_INT32 = 2**31 - 1
+
+
+def is_number(value: float) -> float:
+    """Refuses nan, which no bounds of an option do; a callback."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number")
+    return value
+
+
+def is_text(value: str | None) -> str | None:
+    """Refuses bytes of the command line that are no text; a callback."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError as error:
+        raise typer.BadParameter(f"it is not UTF-8 text from character {error.start} on") from error
+    return value
+
+
+def are_texts(values: list[str] | None) -> list[str] | None:
+    """Refuses empty ones and bytes that are no text; a callback."""
+    for value in values or ():
+        if not value:
+            raise typer.BadParameter("an empty text is found anywhere; leave it out")
+        is_text(value)
+    return values
+
+
+TemperatureOption = Annotated[
+    float, typer.Option(min=0.0, max=MAX_TEMPERATURE, callback=is_number, help="0 is greedy.")
+]
+TopPOption = Annotated[
+    float, typer.Option(min=0.0, max=1.0, callback=is_number, help="Keep the most likely tokens of this total.")
+]
+TopKOption = Annotated[
+    int | None, typer.Option(min=1, max=_MAX_INT32, help="Keep this many of the most likely tokens.")
+]
+MinPOption = Annotated[
+    float, typer.Option(min=0.0, max=1.0, callback=is_number, help="Drop tokens below this share of the likeliest.")
+]
+SystemOption = Annotated[str | None, typer.Option(callback=is_text, help="System message of the chat.")]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(callback=are_texts, help="End where this text comes up; may be given several times."),
+]
 SeedOption = Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="Same seed, same text.")]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="End after this many tokens.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

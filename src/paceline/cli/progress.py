@@ -14,9 +14,9 @@ class PullProgress:
     """A `ProgressListener` that is a context manager; the bar disappears with it, the notes stay."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(binary_units=True),
             SpeedColumn(),
@@ -51,4 +51,4 @@ class PullProgress:
 
     def note(self, message: str) -> None:
         """Prints a line above the bar."""
-        self._console.print(message, soft_wrap=True, markup=False)
+        self._console.print(message, soft_wrap=True)

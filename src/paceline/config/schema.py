@@ -49,7 +49,7 @@ class EngineConfig(BaseModel):
     fallback_threshold: float | None = Field(default=None, ge=0, le=1)
     context_window_size: int = Field(default=4096, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
-    num_threads: int | None = Field(default=None, ge=1)
+    num_threads: int | None = Field(default=None, ge=1, le=1024)
     block_size: Literal[16] = 16
     kv_cache_size_bytes: int | None = Field(default=None, ge=1)
     kv_cache_type: KvCacheType = KvCacheType.F16

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
+from numbers import Integral
 from typing import Self
 
 from paceline import core
@@ -135,8 +136,11 @@ class Engine:
     ) -> list[Completion]:
         """Answers all prompts as one batch, in their order; blocks until the last is done.
 
-        A prompt is text or token ids. Raises InvalidRequestError before any work where one cannot be answered.
+        A prompt is text or token ids. Raises InvalidRequestError before any work where one cannot be answered, or
+        where `prompts` is itself a text.
         """
+        if isinstance(prompts, str | bytes):
+            raise InvalidRequestError("prompts is a single text; pass a list of prompts, [prompt] for one", "prompts")
         requests = [self._local_request(prompt, sampling, speculation) for prompt in prompts]
         for request in requests:
             check_request(request, self._limits)
@@ -214,12 +218,15 @@ class Engine:
     def _local_request(
         self, prompt: str | list[int], sampling: SamplingParams | None, speculation: SpeculationParams | None
     ) -> Request:
-        token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+        token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
+        sampling, speculation = sampling or SamplingParams(), speculation or SpeculationParams()
+        _check_is_tuple("stop", sampling.stop)
+        _check_is_tuple("drafters", speculation.drafters)
         return Request(
             request_id=next(self._local_ids),
             prompt_token_ids=token_ids,
-            sampling=sampling or SamplingParams(),
-            speculation=speculation or SpeculationParams(),
+            sampling=sampling,
+            speculation=speculation,
         )
 
     def _begin(self, request: Request) -> tuple[Generation, Finish | None]:
@@ -261,6 +268,23 @@ class Engine:
         """Ends a request of `generate` or `stream` that nobody reads any more."""
         self.abort(request_id)
         del self._mailboxes[request_id]
+
+
+def _token_ids(prompt: object) -> list[int]:
+    """Of a prompt that is no text. Raises InvalidRequestError where it is no list of integers."""
+    if not isinstance(prompt, Iterable) or isinstance(prompt, bytes):
+        raise InvalidRequestError(f"a prompt is {prompt!r}; it must be a text or a list of token ids", "prompt")
+    token_ids = list(prompt)
+    for token_id in token_ids:
+        if not isinstance(token_id, Integral):
+            raise InvalidRequestError(f"a prompt holds {token_id!r}; token ids are integers", "prompt")
+    return token_ids
+
+
+def _check_is_tuple(name: str, texts: tuple[str, ...] | None) -> None:
+    """Raises InvalidRequestError for a text alone, which would be taken for as many as it has characters."""
+    if isinstance(texts, str):
+        raise InvalidRequestError(f"{name} is a single text; pass a tuple of texts, ({texts!r},) for one", name)
 
 
 def _build_scheduler(config: EngineConfig, parts: EngineParts, context_size: int) -> Scheduler:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from paceline.checkpoint import (
-    GgufFile,
-    ProgressListener,
-    ResolvedModel,
-    default_cache_dir,
-    resolve_model,
-    tokenizer_cache_dir,
-)
+from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_dir, resolve_model
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import ActivationRounding
-from paceline.core.errors import ConfigError, VocabularyMismatchError
+from paceline.core.errors import ConfigError
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
+from paceline.engine.open_models import OpenModel, OpenPair, map_vocabularies, open_model
 from paceline.engine.parts import EngineParts
 from paceline.engine.profile import cached_profile
-from paceline.models import FirstLayers, Model, NativeModel, Slimming, ThreadPool, read_model_config
+from paceline.engine.validation import RequestLimits
+from paceline.models import FirstLayers, Model, NativeModel, Slimming, ThreadPool, check_num_first_layers
 from paceline.models.sampling import RowSampler
 from paceline.models.slimming import WHOLE
 from paceline.speculation import (
@@ -88,7 +84,13 @@ def load_engine_parts(config: EngineConfig) -> EngineParts:
     Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError,
     InsufficientMemoryError.
     """
-    pair = load_pair(config)
+    with open_pair(config) as files:
+        return load_parts(files, config)
+
+
+def load_parts(files: OpenPair, config: EngineConfig) -> EngineParts:
+    """`load_engine_parts` for files that are open already."""
+    pair = load_weights(files, config)
     is_adaptive = config.speculation == "auto" and pair.drafter_names != ()
     costs = measure_costs(pair, config) if is_adaptive else None
     return build_parts(pair, config, pair.drafter_names, _num_blocks(config, pair), costs)
@@ -130,15 +132,38 @@ def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = No
     return ResolvedPair(target, draft, drafter_names)
 
 
-def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
-    """The models that `config` means; `instruction_set` None takes the machine's best. Raises as above."""
+@contextmanager
+def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
+    """The model files that `config` means, with its settings checked against them; closed again at the end.
+
+    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError.
+    """
     resolved = resolve_pair(config)
+    with ExitStack() as files:
+        target = files.enter_context(open_model(resolved.target))
+        limits = RequestLimits(target.config.vocab_size, context_window_size(config, target.config))
+        if SHARED_LAYERS in resolved.drafter_names:
+            check_num_first_layers(target.config, config.shared_layers)
+        draft = None if resolved.draft is None else files.enter_context(open_model(resolved.draft))
+        vocabulary_map = None if draft is None else map_vocabularies(draft, target)
+        yield OpenPair(target, draft, limits, resolved.drafter_names, vocabulary_map)
+
+
+def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
+    """The models that `config` means; `instruction_set` None takes the machine's best. Raises what `open_pair` raises,
+    UnsupportedModelError and InsufficientMemoryError."""
+    with open_pair(config) as pair:
+        return load_weights(pair, config, instruction_set)
+
+
+def load_weights(pair: OpenPair, config: EngineConfig, instruction_set: str | None = None) -> LoadedPair:
+    """Loads the models of open files."""
     threads = ThreadPool(config.num_threads or len(os.sched_getaffinity(0)))
-    target = load_model(resolved.target, config, threads, instruction_set)
-    if resolved.draft is None:
-        return LoadedPair(target, None, resolved.drafter_names)
-    draft = load_model(resolved.draft, config, threads, instruction_set, is_draft=True)
-    return LoadedPair(target, draft, resolved.drafter_names, map_vocabularies(draft, target))
+    target = load_model(pair.target, config, threads, instruction_set)
+    if pair.draft is None:
+        return LoadedPair(target, None, pair.drafter_names)
+    draft = load_model(pair.draft, config, threads, instruction_set, is_draft=True)
+    return LoadedPair(target, draft, pair.drafter_names, pair.vocabulary_map)
 
 
 def build_parts(
@@ -195,38 +220,33 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
 
 
 def load_model(
-    resolved: ResolvedModel,
+    opened: OpenModel,
     config: EngineConfig,
     threads: ThreadPool,
     instruction_set: str | None = None,
     *,
     is_draft: bool = False,
 ) -> LoadedModel:
-    """Maps the file, builds its tokenizer, repacks its weights and gives the file's pages back.
+    """Repacks the weights of an open file and gives the file's pages back.
 
     A draft model is slimmed as the settings say, and its text may take twice as many tokens as the target's.
     """
-    with GgufFile.open(resolved.path) as gguf:
-        model_config = read_model_config(gguf)
-        check_weights_fit(resolved.name, gguf.size_bytes, available_memory_bytes())
-        tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
-        model = NativeModel(
-            gguf,
-            model_config,
-            threads=threads,
-            block_size=config.block_size,
-            max_positions=min(config.context_window_size * (2 if is_draft else 1), model_config.max_context),
-            instruction_set=instruction_set,
-            kv_cache_type=config.kv_cache_type,
-            activation_rounding=activation_rounding(config, is_draft=is_draft),
-            slimming=draft_slimming(config, tokenizer) if is_draft else WHOLE,
-        )
-        gguf.release_pages()
+    check_weights_fit(opened.name, opened.gguf.size_bytes, available_memory_bytes())
+    model = NativeModel(
+        opened.gguf,
+        opened.config,
+        threads=threads,
+        block_size=config.block_size,
+        max_positions=min(config.context_window_size * (2 if is_draft else 1), opened.config.max_context),
+        instruction_set=instruction_set,
+        kv_cache_type=config.kv_cache_type,
+        activation_rounding=activation_rounding(config, is_draft=is_draft),
+        slimming=draft_slimming(config, opened.tokenizer) if is_draft else WHOLE,
+    )
+    opened.gguf.release_pages()
     weight_mib = model.weight_bytes / 2**20
-    _logger.info("loaded %s (%s, %.0f MiB of weights)", resolved.name, model_config.architecture, weight_mib)
-    status = resolved.path.stat()
-    identity = f"{resolved.path} {status.st_size} {status.st_mtime_ns}"
-    return LoadedModel(resolved.name, model, tokenizer, identity)
+    _logger.info("loaded %s (%s, %.0f MiB of weights)", opened.name, opened.config.architecture, weight_mib)
+    return LoadedModel(opened.name, model, opened.tokenizer, opened.identity)
 
 
 def activation_rounding(config: EngineConfig, *, is_draft: bool) -> ActivationRounding | None:
@@ -244,33 +264,6 @@ def draft_slimming(config: EngineConfig, tokenizer: Tokenizer) -> Slimming:
         tokenizer.special_token_ids,
         has_four_bits=config.draft_weight_bits is not None,
     )
-
-
-def map_vocabularies(draft: LoadedModel, target: LoadedModel) -> VocabularyMap | None:
-    """How the draft model's tokens relate to the target's; None where they are the same.
-
-    Raises VocabularyMismatchError where they have too little in common for drafts to be of use.
-    """
-    if draft.tokenizer.vocabulary_hash == target.tokenizer.vocabulary_hash:
-        return None
-    vocabularies = VocabularyMap(target.tokenizer, draft.tokenizer)
-    of_target, of_draft = vocabularies.target_overlap, vocabularies.draft_overlap
-    if not vocabularies.is_useful:
-        raise VocabularyMismatchError(
-            f"draft model {draft.name} has another vocabulary than {target.name}, and too little of it in common: "
-            f"{of_target.num_shared} of the target's {of_target.num_tokens} most frequent tokens of several bytes and "
-            f"{of_draft.num_shared} of the draft's {of_draft.num_tokens}, where half of both are needed; choose a "
-            "draft model of the same family, or --drafters suffix"
-        )
-    draft.tokenizer.prepare()
-    shares = (100 * of_target.share, 100 * of_draft.share)
-    _logger.info(
-        "%s drafts by another vocabulary: it has %.0f %% of the target's frequent tokens, the target %.0f %% of "
-        "its own",
-        draft.name,
-        *shares,
-    )
-    return vocabularies
 
 
 def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:

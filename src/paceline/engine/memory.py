@@ -7,6 +7,7 @@ from pathlib import Path
 from paceline.config import EngineConfig
 from paceline.core import ModelConfig
 from paceline.core.errors import ConfigError, InsufficientMemoryError
+from paceline.engine.control_groups import free_in_control_groups_bytes
 
 _MIB = 1 << 20
 _USABLE_SHARE = 0.9
@@ -56,19 +57,8 @@ def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int
 
 
 def available_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory that can be taken without swapping: the machine's, or the control group's where that is less."""
+    """Memory that can be taken without swapping: the machine's, or that of the control groups where that is less."""
     fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
-    limit = _read_number(cgroup / "memory.max")
-    used = _read_number(cgroup / "memory.current")
-    if limit is None or used is None:
-        return available
-    return min(available, max(0, limit - used))
-
-
-def _read_number(path: Path) -> int | None:
-    """None where the file is absent or says that there is no limit."""
-    if not path.is_file():
-        return None
-    text = path.read_text().strip()
-    return int(text) if text.isdigit() else None
+    free_in_groups = free_in_control_groups_bytes(proc, cgroup)
+    return available if free_in_groups is None else min(available, free_in_groups)

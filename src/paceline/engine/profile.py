@@ -87,22 +87,21 @@ class ProfileTimes(msgspec.Struct, frozen=True):
 class ModelProfile:
     """Measures one model's passes, beginning with what is known of them.
 
-    The drafter of a model that `has_own_kv` must read texts first.
+    No pass goes beyond `num_positions`. The drafter of a model that `has_own_kv` must read texts first.
     """
 
     def __init__(
         self,
         model: Model,
-        counts: tuple[int, ...],
-        context: int,
+        num_positions: int,
         known: PassTimes,
         *,
         is_target: bool,
         has_own_kv: bool = True,
     ) -> None:
         self._model = model
-        self._counts = counts
-        self._context = context
+        self._cases = pass_cases(num_positions, is_target=is_target)
+        self._num_read = min(_NUM_READ, num_positions)
         self._is_target = is_target
         self._is_reader = has_own_kv and not is_target
         self._best = known.by_case()
@@ -115,14 +114,13 @@ class ModelProfile:
 
         Each pass comes equally often: of the one that came more often a disturbed machine would show a better best.
         """
-        cases = [(count, 0) for count in self._counts] + [(1, self._context), (8, self._context)]
-        for case in cases:
+        for case in self._cases:
             if time.perf_counter() > end_s and len(self._best) >= _FEWEST:
                 return
             self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
         if self._is_reader:
-            batch = build_chain_batch(_chain(_NUM_READ, 0, _FIRST_TOKEN), _BLOCK)
-            self._read_s = min(self._read_s, _seconds(self._model, batch))
+            batch = build_chain_batch(_chain(0, self._token_ids(_FIRST_TOKEN, self._num_read)), _BLOCK)
+            self._read_s = min(self._read_s, _seconds(self._model, batch) * _NUM_READ / self._num_read)
 
     def times(self) -> PassTimes:
         """The best of all rounds. A text that there was no time to read is read token by token."""
@@ -133,9 +131,27 @@ class ModelProfile:
 
     def _pass_s(self, count: int, context: int) -> float:
         """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
-        runs = _chain(count, context, _FIRST_TARGET_TOKEN) if self._is_target else _singles(count, context)
+        if self._is_target:
+            runs = _chain(context, self._token_ids(_FIRST_TARGET_TOKEN, count))
+        else:
+            runs = _singles(context, self._token_ids(_FIRST_TOKEN, count))
         batch = build_chain_batch(runs, _BLOCK)
         return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
+
+    def _token_ids(self, first: int, count: int) -> list[int]:
+        return [token_id % self._model.config.vocab_size for token_id in range(first, first + count)]
+
+
+def pass_cases(num_positions: int, *, is_target: bool) -> list[tuple[int, int]]:
+    """The (rows, context) of the passes to measure of a model with so many positions: a target's rows follow one
+    another, a draft model's are of one sequence each. Behind a context are 1 and 8 of them."""
+    counts = [count for count in TARGET_ROWS if count <= num_positions] if is_target else SEQUENCE_COUNTS
+    context = min(_MOST_CONTEXT, (num_positions - TARGET_ROWS[-1]) // _BLOCK * _BLOCK)
+    return [(count, 0) for count in counts] + ([(1, context), (8, context)] if context > 0 else [])
+
+
+def _num_positions(model: Model, context_window_size: int) -> int:
+    return min(context_window_size, model.config.max_context)
 
 
 def _context_slopes(best: Mapping[tuple[int, int], float]) -> tuple[float, float]:
@@ -167,19 +183,18 @@ def profile(
     Blocks for the time limit at most, but that each model has a few passes.
     """
     end_s = time.perf_counter() + time_limit_s
-    context = max(0, min(_MOST_CONTEXT, (context_window_size - TARGET_ROWS[-1]) // _BLOCK * _BLOCK))
     drafter_profiles = {
         name: ModelProfile(
             model,
-            SEQUENCE_COUNTS,
-            context,
+            _num_positions(model, context_window_size),
             known.drafters.get(name, PassTimes()),
             is_target=False,
             has_own_kv=model.kv is not target.kv,
         )
         for name, model in drafters.items()
     }
-    target_profile = ModelProfile(target, TARGET_ROWS, context, known.target, is_target=True)
+    num_positions = _num_positions(target, context_window_size)
+    target_profile = ModelProfile(target, num_positions, known.target, is_target=True)
     num_done = 0
     while num_done < num_rounds and (num_done == 0 or time.perf_counter() < end_s):
         for model_profile in (*drafter_profiles.values(), target_profile):
@@ -201,13 +216,12 @@ def cached_profile(
 
     `identities` are those of the model files. A cache that cannot be read or written is no error, but is logged.
     """
-    path = directory / "profiles" / f"{_key((*identities, *drafters), config, target)}.json"
+    path = directory / "profiles" / f"{_key(identities, config, target, drafters)}.json"
     known = _read(path)
     if known.num_rounds >= _ENOUGH_ROUNDS:
         return known.costs()
     num_rounds = 1 if known.num_rounds else _FIRST_ROUNDS
-    window = min(config.context_window_size, target.config.max_context)
-    times = profile(target, drafters, window, known, num_rounds)
+    times = profile(target, drafters, config.context_window_size, known, num_rounds)
     try:
         write_atomically(path, msgspec.json.encode(times))
         _remove_oldest(path.parent)
@@ -233,13 +247,18 @@ def _remove_oldest(directory: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _key(identities: tuple[str, ...], config: EngineConfig, target: NativeModel) -> str:
+def _key(
+    identities: tuple[str, ...], config: EngineConfig, target: NativeModel, drafters: Mapping[DrafterName, Model]
+) -> str:
     """Of everything that the times depend on."""
+    window = config.context_window_size
     parts = (
         _FORMAT,
         paceline.__version__,
         kernel_identity(),
-        identities,
+        (*identities, *drafters),
+        pass_cases(_num_positions(target, window), is_target=True),
+        [pass_cases(_num_positions(model, window), is_target=False) for model in drafters.values()],
         target.instruction_set,
         target.threads.num_threads,
         config.kv_cache_type,
@@ -256,17 +275,16 @@ def _num_blocks() -> int:
     return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // _BLOCK) + SEQUENCE_COUNTS[-1]
 
 
-def _chain(num_rows: int, context: int, first_token: int) -> list[TokenRun]:
-    token_ids = list(range(first_token, first_token + num_rows))
+def _chain(context: int, token_ids: list[int]) -> list[TokenRun]:
     return [TokenRun(list(range(_num_blocks())), context, token_ids, needs_logits=True)]
 
 
-def _singles(num_sequences: int, context: int) -> list[TokenRun]:
+def _singles(context: int, token_ids: list[int]) -> list[TokenRun]:
     """Sequences that share all but their last block."""
     shared = list(range(context // _BLOCK))
     return [
         TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)
-        for index, token_id in enumerate(range(_FIRST_TOKEN, _FIRST_TOKEN + num_sequences))
+        for index, token_id in enumerate(token_ids)
     ]
 
 

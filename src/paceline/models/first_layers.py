@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.core import Batch, Float32Array
+from paceline.core import Batch, Float32Array, ModelConfig
 from paceline.core.errors import ConfigError
 from paceline.models.native import NativeModel
 
@@ -22,11 +22,7 @@ class FirstLayers:
 
     def __init__(self, model: NativeModel, num_layers: int) -> None:
         whole = model.config
-        if not 0 < num_layers < whole.num_layers:
-            raise ConfigError(
-                f"shared_layers is {num_layers}, but {whole.name} has {whole.num_layers} layers; choose 1 to "
-                f"{whole.num_layers - 1}"
-            )
+        check_num_first_layers(whole, num_layers)
         self.config = replace(whole, num_layers=num_layers, layers=whole.layers[:num_layers])
         self.kv = model.kv
         self._model = model
@@ -34,3 +30,12 @@ class FirstLayers:
     def forward(self, batch: Batch) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call of either model."""
         return self._model.forward(batch, num_layers=self.config.num_layers)
+
+
+def check_num_first_layers(whole: ModelConfig, num_layers: int) -> None:
+    """Raises ConfigError unless `num_layers` are some of the model's layers, but not all."""
+    if 0 < num_layers < whole.num_layers:
+        return
+    layers = "1 layer" if whole.num_layers == 1 else f"{whole.num_layers} layers"
+    advice = "leave it at 0" if whole.num_layers == 1 else f"choose 1 to {whole.num_layers - 1}"
+    raise ConfigError(f"shared_layers is {num_layers}, but {whole.name} has {layers}; {advice}")

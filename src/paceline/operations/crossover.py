@@ -15,7 +15,7 @@ from paceline.config import EngineConfig
 from paceline.core import Request, SpeculationMode, SpeculationParams
 from paceline.core.errors import UsageError
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs
+from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
 from paceline.operations.timed_answers import StepTimes, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task, mix, paired_modes
 
@@ -71,9 +71,9 @@ class Crossover:
         temperature: float = 0.0,
     ) -> None:
         """Loads the models. Raises UsageError where no drafter runs, and what loading models raises."""
-        self.pair = load_pair(config)
-        if not self.pair.drafter_names or config.speculation != "auto":
+        if config.speculation != "auto" or not resolve_pair(config).drafter_names:
             raise UsageError("there is nothing to compare without drafters; leave --drafters and --speculation away")
+        self.pair = load_pair(config)
         self._num_streams = num_streams
         self._requests = [
             Request(

@@ -1,0 +1,59 @@
+"""`Conversation`: what a chat has said so far, asked one question at a time."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from paceline.cli.answer import PlainText, print_answer
+from paceline.cli.messages import print_note
+from paceline.core import FinishReason, Output, SamplingParams
+from paceline.core.errors import ContextOverflowError, UsageError
+from paceline.engine import Engine
+
+
+class Conversation:
+    """Messages that begin with `opening`; a question that gets no answer leaves them as they were."""
+
+    def __init__(self, engine: Engine, sampling: SamplingParams, opening: list[dict[str, str]]) -> None:
+        self._engine = engine
+        self._sampling = sampling
+        self._messages = opening
+        self._console = Console(highlight=False)
+
+    def ask(self, question: str) -> None:
+        """Prints the answer, and a note where it was cut off.
+
+        Raises UsageError where the question is no text, ContextOverflowError where it leaves no room for an answer, and
+        PacelineError where answering fails.
+        """
+        _check_unicode(question)
+        asked = [*self._messages, {"role": "user", "content": question}]
+        token_ids = self._engine.tokenizer.encode_chat(asked)
+        self._check_room(len(token_ids))
+        text, last = print_answer(self._engine.stream(token_ids, self._sampling), PlainText(), self._console)
+        self._messages = [*asked, {"role": "assistant", "content": text}]
+        if last.finish_reason is FinishReason.LENGTH:
+            print_note(self._describe_cut(len(token_ids), last))
+
+    def _check_room(self, num_tokens: int) -> None:
+        limit = self._engine.context_window_size
+        if num_tokens >= limit:
+            raise ContextOverflowError(
+                f"with this question the conversation has {num_tokens} tokens, which leaves no room for an answer in "
+                f"the context window of {limit}; the question is left out: ask a shorter one, or begin a new chat, "
+                "perhaps with a larger --context-window-size"
+            )
+
+    def _describe_cut(self, num_prompt_tokens: int, last: Output) -> str:
+        num_tokens = last.first_token_index + len(last.token_ids)
+        limit = self._engine.context_window_size
+        if num_prompt_tokens + num_tokens >= limit:
+            return f"the answer was cut off, because the context window of {limit} tokens is full"
+        return f"the answer was cut off after {num_tokens} tokens; raise --max-tokens for longer ones"
+
+
+def _check_unicode(question: str) -> None:
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the question is not UTF-8 text from character {error.start} on and is left out") from error
