@@ -3,7 +3,8 @@
 // Keys of a block lie transposed, [head_dim][16 slots]: scores of 16 positions are then lanes. Values lie [16 slots][head_dim].
 // They are stored as half precision, or as int8 with float scales behind the integers: x is about scale * integer, scale =
 // max|x| / 127, the integer is x * (127 / max|x|) rounded half to even. A value has one scale for its head vector: [16 slots]. A
-// key has one for each 16 of its elements, [head_dim / 16][16 slots], because the keys of some models have a few large ones.
+// key has one for each 16 of its elements, [head_dim / 16][16 slots], because the keys of some models have a few large ones. Where
+// an x is infinite or NaN, scale is NaN.
 #pragma once
 
 #include <cstdint>

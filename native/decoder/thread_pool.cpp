@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
 
 namespace paceline {
 namespace {
@@ -31,14 +35,23 @@ bool spin_until(Predicate is_done) {
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) {
-  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    const std::string begun = std::to_string(workers_.size() + 1);
+    stop();
+    throw std::runtime_error("only " + begun + " of " + std::to_string(num_threads) + " threads can run here; ask for fewer");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   is_stopping_ = true;
   epoch_.fetch_add(1);
   epoch_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
 }
 
 void ThreadPool::run(Loop loop) {
@@ -54,6 +67,7 @@ void ThreadPool::run(Loop loop) {
     const uint64_t current = state_.load();
     if ((current & kWorkers) != 0) state_.wait(current);
   }
+  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 void ThreadPool::claim_ranges() {
@@ -61,9 +75,21 @@ void ThreadPool::claim_ranges() {
   while (begin < loop_.count) {
     const int64_t end = begin + claim_length(begin);
     if (!next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
-    loop_.call(loop_.context, begin, std::min(end, loop_.count));
+    try {
+      loop_.call(loop_.context, begin, std::min(end, loop_.count));
+    } catch (...) {
+      keep_error();
+      return;
+    }
     begin = next_.load(std::memory_order_relaxed);
   }
+}
+
+// Keeps the first error of the loop, and leaves nothing more to claim.
+void ThreadPool::keep_error() {
+  const std::lock_guard lock(error_mutex_);
+  if (error_ == nullptr) error_ = std::current_exception();
+  next_.store(loop_.count, std::memory_order_relaxed);
 }
 
 // Half of an even share of what is left, in whole grains.
@@ -86,8 +112,9 @@ bool ThreadPool::try_enter(uint64_t& seen_generation) {
 void ThreadPool::work() {
   const FloatingPointMode mode;
   uint64_t seen_generation = 0;
-  while (!is_stopping_) {
-    const uint32_t epoch = epoch_.load();
+  for (;;) {
+    const uint32_t epoch = epoch_.load();  // first, so that the epoch in which the pool stops is not slept through
+    if (is_stopping_) return;
     if (try_enter(seen_generation)) {
       claim_ranges();
       state_.fetch_sub(kOneWorker);

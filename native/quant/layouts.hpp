@@ -26,7 +26,8 @@
 // shorter). usual = largest = max |x|, limit = 16256 for 15 bits; limit = 127 for 8 bits and usual = min(largest, ratio * mean
 // |x|), where sixteen lanes add up every sixteenth |x| and then fold in halves; ratio is 12 for what comes from a norm (inputs of
 // QKV, gate and up, and the output layer) and 32 for the rest. inverse = limit / usual; scale = usual / limit;
-// integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0.
+// integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0. Where an x is
+// infinite or NaN, scale is NaN, and with it all results of the row.
 // Byte multipliers take integers as two planes of int8, integer = 128 * high + low: up to a magnitude of 127 an integer is low
 // alone; beyond it low is in -64..63. What is zero in a high plane, nearly all, need not be multiplied.
 //

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from paceline.core import FinishReason, Request, SamplingParams, SpeculationParams
+from paceline.core import Draft, FinishReason, Output, Plan, Request, SamplingParams, Sequence, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.engine.text_stream import Progress, TextStream
 from paceline.speculation import DrafterCosts, NgramDrafter, RowTable, StepCosts
 from tests.engine.engine_factory import CONTEXT_SIZE, answer, request, run, token_ids
-from tests.engine.scripted_drafters import FailingDrafter, FailingReader, PartlyRightDrafter, RightDrafter
+from tests.engine.scripted_drafters import FailingDrafter, FailingReader, PartlyRightDrafter, RightDrafter, WrongDrafter
 
 CHEAP_MODEL = StepCosts(
     RowTable((1, 64), (1.0, 1.1)), {"draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.02)), 0.002)}
@@ -302,6 +305,50 @@ def test_a_draft_model_without_room_for_a_text_leaves_it_to_the_others(engines, 
     engine.add(request("r", prompt, max_tokens=160, **GREEDY))
     last = run(engine)["r"][-1]
     assert last.speculation.by_drafter["partly-right"][1] > 60
+
+
+class CallingDrafter(WrongDrafter):
+    """Does something in the middle of every step."""
+
+    def __init__(self, vocab_size: int, call: Callable[[], None]) -> None:
+        super().__init__({}, vocab_size)
+        self._call = call
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        self._call()
+        return super().propose(sequences, plans)
+
+    def future(self, sequence: Sequence) -> list[int]:
+        return []
+
+
+def test_a_second_thread_in_a_step_is_an_error_of_its_own(engines):
+    errors: list[BaseException] = []
+
+    def step_elsewhere() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            errors.append(threads.submit(engine.step).exception())
+
+    engine = engines.make([CallingDrafter(engines.vocab_size, step_elsewhere)])
+    engine.add(request("r", PROMPT, max_tokens=10, **GREEDY))
+    assert token_ids(run(engine)["r"]) == plain_tokens(engines, 10)
+    assert {(type(error), str(error).split(";")[0]) for error in errors} == {
+        (RuntimeError, "another thread is in a step of this engine")
+    }
+
+
+def test_a_stream_that_is_dropped_in_the_middle_of_a_step_ends_behind_it(engines):
+    streams: list[Iterator[Output]] = []
+    engine = engines.make([CallingDrafter(engines.vocab_size, streams.clear)])
+    stream = engine.stream(PROMPT, SamplingParams(max_tokens=20, **GREEDY))
+    next(stream)
+    streams.append(stream)
+    del stream
+    (completion,) = engine.generate([PROMPT], SamplingParams(max_tokens=20, **GREEDY))
+    assert completion.token_ids == plain_tokens(engines, 20)
+    assert not streams
+    assert not engine.has_unfinished
+    assert engine.stats().num_free_blocks == engine.stats().num_blocks
 
 
 class BrokenStream(TextStream):

@@ -84,6 +84,8 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
     scales = np.zeros((len(rows), num_blocks), np.float32)
     for block in range(num_blocks):
         part = rows[:, 256 * block : 256 * (block + 1)]
+        is_finite = np.isfinite(part).all(axis=1)
+        part = np.where(is_finite[:, None], part, np.float32(0))
         usual, limit = np.abs(part).max(axis=1), np.float32(16256)
         with np.errstate(divide="ignore", over="ignore"):
             if rounding in OUTLIER_RATIOS:
@@ -92,7 +94,7 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
             inverse = limit / usual
         usable = np.isfinite(inverse)
         factors = np.where(usable, inverse, np.float32(0))[:, None]
-        scales[:, block] = np.where(usable, usual / limit, 0)
+        scales[:, block] = np.where(is_finite, np.where(usable, usual / limit, 0), np.nan)
         integers[:, 256 * block : 256 * (block + 1)] = np.rint(part * factors).astype(np.int64)
     return RoundedActivations(integers, scales)
 

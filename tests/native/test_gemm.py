@@ -84,6 +84,24 @@ def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int,
             assert_same_bits(gemm(instruction_set, tensor, rows, rounding), oracle)
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("weight_type", ALL_TYPES)
+def test_a_row_that_is_not_finite_has_no_finite_result_and_spoils_no_other(weight_type: str, rounding: Rounding) -> None:
+    rng = np.random.default_rng(4)
+    inputs = allowed_inputs(weight_type)[-1]
+    tensor = random_tensor(rng, weight_type, 24, inputs)
+    rows = random_rows(rng, 12, inputs)
+    clean = gemm("scalar", tensor, rows, rounding)
+    rows[3, inputs - 1] = np.nan
+    rows[8, 0] = np.inf
+    rows[9, inputs // 2] = -np.inf
+    spoilt = np.isin(np.arange(len(rows)), [3, 8, 9])
+    for instruction_set in INSTRUCTION_SETS:
+        results = gemm(instruction_set, tensor, rows, rounding)
+        assert not np.isfinite(results[spoilt]).any()
+        assert_same_bits(results[~spoilt], clean[~spoilt])
+
+
 @pytest.mark.parametrize("byte", [0x00, 0xFF])
 @pytest.mark.parametrize("total", [1022, 1023, 1024, 1025])
 @pytest.mark.parametrize("weight_type", INTEGER_SCALE_TYPES)

@@ -51,6 +51,25 @@ def test_rounding_is_the_written_rule(instruction_set: str, inputs: int, roundin
     np.testing.assert_array_equal(totals[:, :, 2], totals[:, :, 0] + 128 * totals[:, :, 1])
 
 
+@pytest.mark.parametrize("rounding", LARGEST_INTEGERS)
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_block_that_is_not_finite_has_the_scale_nan_and_no_integers(
+    instruction_set: str, rounding: Rounding, value: float
+) -> None:
+    rows = np.random.default_rng(2).standard_normal((3, 608)).astype(np.float32)
+    rows[1, 300] = value
+    rows[2, 607] = value
+    planes, scales, sums, totals = kernels.quantize(instruction_set, rows, rounding)
+    expected = round_activations(rows, rounding)
+    np.testing.assert_array_equal(np.isnan(scales), [[False] * 3, [False, True, False], [False, False, True]])
+    np.testing.assert_array_equal(scales, expected.scales)
+    for block in [(1, 1), (2, 2)]:
+        assert not planes[block].any()
+        assert not sums[block].any()
+        assert not totals[block].any()
+
+
 @pytest.mark.parametrize(("rounding", "ratio"), OUTLIER_RATIOS.items())
 def test_an_outlier_does_not_coarsen_the_rest_of_its_block(rounding: Rounding, ratio: int) -> None:
     rows = np.random.default_rng(3).standard_normal((2, 512)).astype(np.float32)

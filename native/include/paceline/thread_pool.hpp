@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -12,7 +14,8 @@ namespace paceline {
 
 class ThreadPool {
  public:
-  // Runs loops on `num_threads` threads, the caller included; at least 1.
+  // Runs loops on `num_threads` threads, the caller included; at least 1. Throws std::runtime_error where the system does not
+  // give so many.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -22,7 +25,7 @@ class ThreadPool {
 
   // Calls function(begin, end) until [0, count) is covered; returns when all are done. Ranges are multiples of `grain` (but
   // for the last one), long at first, so that threads read far apart, and short at the end, so that they end together. One
-  // caller at a time. `function` must not throw.
+  // caller at a time. What `function` throws in any thread ends the loop and is thrown here, once all threads have left it.
   template <class Function>
   void parallel_for(int64_t count, int64_t grain, Function&& function) {
     if (count <= 0) return;
@@ -43,8 +46,10 @@ class ThreadPool {
     int64_t grain = 1;
   };
 
+  void stop();
   void run(Loop loop);
   void claim_ranges();
+  void keep_error();
   int64_t claim_length(int64_t begin) const;
   void work();
   bool try_enter(uint64_t& seen_generation);
@@ -57,6 +62,8 @@ class ThreadPool {
   std::atomic<int> num_sleeping_{0};
   std::atomic<bool> is_stopping_{false};
   Loop loop_;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
   std::vector<std::thread> workers_;
 };
 

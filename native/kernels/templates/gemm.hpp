@@ -76,18 +76,23 @@ inline uint8_t flags_of(const int8_t* low_plane, uint64_t high_quads) {
   return static_cast<uint8_t>(flags);
 }
 
+// Of a block with an infinity or a NaN all results are NaN, by its scale.
 inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) {
+  static constexpr float kZeros[kSuperBlock] = {};
   for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
     const int64_t first = b * kSuperBlock;
     const int64_t count = rows.inputs - first < kSuperBlock ? rows.inputs - first : kSuperBlock;
     const int64_t index = b * rows.row_capacity + row;
-    const RoundingRange range(source + first, count, rows.rounding);
+    const bool is_usable = is_finite(source + first, count);
+    const float* values = is_usable ? source + first : kZeros;
+    const RoundingRange range(values, count, rows.rounding);
     const float inverse = range.limit / range.usual;
     const bool is_zero = inverse > std::numeric_limits<float>::max();  // of the division by zero, or nearly zero
     rows.scales[index] = is_zero ? 0.0F : range.usual / range.limit;
+    if (!is_usable) rows.scales[index] = std::numeric_limits<float>::quiet_NaN();
     int8_t* planes[2] = {rows.planes[0] + index * kActivationPlane, rows.planes[1] + index * kActivationPlane};
     const auto round = range.has_high ? round_segment<true> : round_segment<false>;
-    round(source + first, count, is_zero ? 0.0F : inverse, planes, rows.sums[index]);
+    round(values, count, is_zero ? 0.0F : inverse, planes, rows.sums[index]);
     rows.high_quads[index] = range.has_high ? nonzero_quads(planes[1]) : 0;
     rows.flags[index] = flags_of(planes[0], rows.high_quads[index]);
   }

@@ -1,6 +1,8 @@
 // K and V on their way into KV memory (rounded to its type) and back to floats; see native/decoder/kv_store.hpp.
 #pragma once
 
+#include <limits>
+
 #include "decoder/attention_task.hpp"
 #include "vector.hpp"
 
@@ -24,8 +26,12 @@ inline void store_half_head(const KvView& kv, Part part, int64_t offset, const f
   }
 }
 
-// Rounds `count` elements to int8 and returns their scale.
+// Rounds `count` elements to int8 and returns their scale: a NaN, behind zeros, where one of them is not finite.
 inline float round_q8(const float* source, int64_t count, int8_t* rounded) {
+  if (!is_finite(source, count)) {
+    std::memset(rounded, 0, static_cast<size_t>(count));
+    return std::numeric_limits<float>::quiet_NaN();
+  }
   F32x16 magnitudes = absolute(load(source));
   for (int64_t d = kLanes; d < count; d += kLanes) magnitudes = maximum(absolute(load(source + d)), magnitudes);
   const float largest = reduce_maximum(magnitudes);

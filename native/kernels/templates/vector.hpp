@@ -20,6 +20,13 @@ namespace paceline::PACELINE_ISA {
 
 constexpr int kLanes = 16;
 
+// Whether all of `count` (a multiple of 16) values are finite: 0 times an infinity or a NaN is a NaN.
+inline bool is_finite(const float* source, int64_t count) {
+  F32x16 sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) sum = fma(load(source + i), zero(), sum);
+  return reduce_add(sum) == 0.0F;
+}
+
 // e^x by reduction to [-ln2/2, ln2/2] and a polynomial of degree 6 (relative error below 2^-22); 0 below -87.3, and
 // inputs above 88 are taken as 88.
 inline F32x16 exponential(F32x16 x) {

@@ -1,12 +1,13 @@
 """`Engine`: models, scheduler and step behind one interface, in process or inside an engine process.
 
 `add`, `step` and `abort` are for callers with a loop of their own; `generate` and `stream` run the loop. One thread at
-a time may use it.
+a time may use it; a second one that would step raises RuntimeError.
 """
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
@@ -65,6 +66,8 @@ class Engine:
         self._unclaimed: list[Output] = []
         self._local_ids = (f"local-{number}" for number in count())
         self._num_steps = 0
+        self._stepping = threading.Lock()
+        self._forgotten_in_step: list[str] = []
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -249,9 +252,17 @@ class Engine:
     def _advance(self) -> None:
         if not self._scheduler.has_unfinished:
             return
-        self._num_steps += 1
-        for commit in self._stepper.step():
+        if not self._stepping.acquire(blocking=False):
+            raise RuntimeError("another thread is in a step of this engine; let one thread at a time use it")
+        try:
+            self._num_steps += 1
+            commits = self._stepper.step()
+        finally:
+            self._stepping.release()
+        for commit in commits:
             self._deliver(commit)
+        while self._forgotten_in_step:
+            self._forget(self._forgotten_in_step.pop())
 
     def _end(self, generation: Generation, finish: Finish) -> None:
         self._scheduler.finish(generation, finish.reason)
@@ -265,7 +276,11 @@ class Engine:
             del self._parts.samplers[output.request_id]
 
     def _forget(self, request_id: str) -> None:
-        """Ends a request of `generate` or `stream` that nobody reads any more."""
+        """Ends a request of `generate` or `stream` that nobody reads any more: now, or behind the step in which it was
+        collected as garbage."""
+        if self._stepping.locked():
+            self._forgotten_in_step.append(request_id)
+            return
         self.abort(request_id)
         del self._mailboxes[request_id]
 
