@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.core import SamplingParams, SpeculationParams
+from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InvalidRequestError
+from tests.engine.engine_factory import run, token_ids
 
 GREEDY = SamplingParams(max_tokens=4, temperature=0.0)
 
@@ -52,3 +53,51 @@ def test_several_texts_are_not_given_as_one(engines):
         engine.generate(["x"], SamplingParams(stop="end"))  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="drafters is a single text"):
         engine.generate(["x"], GREEDY, SpeculationParams(drafters="suffix"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "message"),
+    [
+        ({"num_logprobs": 1.5}, "num_logprobs: expected `int | null`, got `float`"),
+        ({"max_tokens": 2.5}, "max_tokens: expected `int | null`, got `float`"),
+        ({"seed": "1"}, "seed: expected `int | null`, got `str`"),
+        ({"stop": (1,)}, "stop: expected `str`, got `int`"),
+        ({"logit_bias": {1.5: 1.0}}, "logit_bias: expected `int`, got `float`"),
+        ({"temperature": None}, "temperature: expected `float`, got `null`"),
+        ({"stop_token_ids": (object(),)}, "a parameter: a value of type object is not understood"),
+    ],
+)
+def test_parameters_have_their_types(engines, sampling, message):
+    engine = engines.make()
+    with pytest.raises(InvalidRequestError) as caught:
+        engine.generate([[5]], SamplingParams(**sampling))
+    assert str(caught.value) == message
+    with pytest.raises(InvalidRequestError, match="max_window: expected"):
+        engine.generate([[5]], GREEDY, SpeculationParams(max_window=1.5))  # type: ignore[arg-type]
+    assert engine.stats().num_steps == 0
+
+
+def test_parameters_may_come_from_numpy_and_in_lists(engines):
+    engine = engines.make()
+    plain = SamplingParams(max_tokens=4, temperature=0.5, seed=7, stop=("zz",), logit_bias={3: 1.0})
+    same = SamplingParams(
+        max_tokens=np.int64(4),  # type: ignore[arg-type]
+        temperature=np.float64(0.5),
+        seed=np.uint64(7),  # type: ignore[arg-type]
+        stop=["zz"],  # type: ignore[arg-type]
+        logit_bias={np.int32(3): np.float32(1.0)},  # type: ignore[dict-item]
+    )
+    expected, actual = (engine.generate([[5, 6, 7]], sampling)[0].token_ids for sampling in (plain, same))
+    assert actual == expected
+
+
+def test_requests_of_generate_do_not_meet_those_added_under_any_name(engines):
+    engine = engines.make()
+    alone = engine.generate([[5, 6]], GREEDY)[0].token_ids
+    for number in range(4):
+        engine.add(Request(request_id=f"local-{number}", prompt_token_ids=[5, 6], sampling=GREEDY))
+    (completion,) = engine.generate([[5, 6]], GREEDY)
+    assert completion.token_ids == alone
+    outputs = run(engine)
+    assert sorted(outputs) == [f"local-{number}" for number in range(4)]
+    assert all(token_ids(own) == alone for own in outputs.values())

@@ -226,7 +226,7 @@ class Engine:
         _check_is_tuple("stop", sampling.stop)
         _check_is_tuple("drafters", speculation.drafters)
         return Request(
-            request_id=next(self._local_ids),
+            request_id=next(name for name in self._local_ids if name not in self._generations),
             prompt_token_ids=token_ids,
             sampling=sampling,
             speculation=speculation,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
-from paceline.core import Request, SamplingParams
+import msgspec
+
+from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.models.sampling import check_sampling_params
 
 MAX_SEED = 2**64 - 1
 MAX_CHOICE_INDEX = 2**32 - 1
+_FIELD = re.compile(r"\$\.(\w+)")  # in the path that an error of msgspec names
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class RequestLimits:
 
 def check_request(request: Request, limits: RequestLimits) -> None:
     """Raises InvalidRequestError for a value that cannot be honoured, ContextOverflowError for too long a prompt."""
+    _check_types(request.sampling)
+    _check_types(request.speculation)
     if not request.prompt_token_ids:
         raise InvalidRequestError("the prompt is empty; send at least one token", "prompt")
     _check_token_ids(request.prompt_token_ids, "prompt", limits)
@@ -46,6 +53,26 @@ def check_request(request: Request, limits: RequestLimits) -> None:
         )
     _check_sampling(request.sampling, limits)
     _check_min_tokens(request.sampling, limits.context_window_size - num_prompt_tokens)
+
+
+def _check_types(params: SamplingParams | SpeculationParams) -> None:
+    """Of the fields; what is made in this process may hold anything."""
+    try:
+        msgspec.convert(msgspec.to_builtins(params, enc_hook=_plain_number), type(params))
+    except (msgspec.ValidationError, TypeError) as error:
+        message, _, place = str(error).partition(" - at ")
+        found = _FIELD.search(place)
+        name = found[1] if found else None
+        raise InvalidRequestError(f"{name or 'a parameter'}: {message[:1].lower() + message[1:]}", name) from error
+
+
+def _plain_number(value: object) -> int | float:
+    """Of numpy, say."""
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"a value of type {type(value).__name__} is not understood")
 
 
 def _check_sampling(sampling: SamplingParams, limits: RequestLimits) -> None:
