@@ -60,7 +60,7 @@ def test_chat_answers_until_the_input_ends(paceline: RunCommand, tiny_pair: Tiny
     assert result.stdout.count("> ") == 4  # two questions, an empty line, the end of input
 
 
-def test_models_are_pulled_listed_and_removed(paceline: RunCommand, tiny_pair: TinyPair) -> None:
+def test_models_are_pulled_listed_and_removed(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
     name = tiny_pair.target.stem
     pulled = paceline("pull", tiny_pair.target)
     assert pulled.returncode == 0, pulled.stderr
@@ -72,6 +72,12 @@ def test_models_are_pulled_listed_and_removed(paceline: RunCommand, tiny_pair: T
     assert listed["qwen2.5-coder-1.5b"]["default_draft_name"] == "qwen2.5-coder-0.5b"
     assert f"{name} " in paceline("list").stdout
     assert paceline("generate", name, "x", "--max-tokens", 1, "--offline").returncode == 0
+    (record,) = (tmp_path / "cache").glob("models/*/record.json")
+    record.write_bytes(b"")
+    result = paceline("list")
+    assert (result.returncode, result.stderr.count("\n")) == (0, 1)
+    assert f"{record}: the record is malformed" in result.stderr
+    assert f"{name} " not in result.stdout
     assert paceline("rm", name).stdout == f"removed {name}\n"
     assert name not in paceline("list").stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from paceline.core.errors import InsufficientMemoryError
 from tests.engine.engine_factory import CONTEXT_SIZE, request, run, token_ids
@@ -81,6 +82,26 @@ def test_choices_of_one_prompt_wait_for_the_first_to_compute_it(engines):
     assert [outputs[f"c{choice}"][-1].num_cached_tokens for choice in range(3)] == [0, 64, 64]
     assert engine.stats().num_prefix_query_tokens == 210
     assert engine.stats().num_prefix_hit_tokens == 128
+
+
+def test_no_tenant_is_told_or_waits_for_what_another_computed(engines):
+    engine = engines.make(window=0, max_batch_size=4, prefill_chunk_size=256)
+    item = request("owner", text(1, 70), max_tokens=4, **GREEDY)
+    beside, after, again = (
+        structs.replace(item, request_id=name, tenant=tenant)
+        for name, tenant in (("beside", "key-2"), ("after", ""), ("again", "key-1"))
+    )
+    engine.add(structs.replace(item, tenant="key-1"))
+    engine.add(beside)
+    engine.step()
+    assert engine.stats().num_running == 2
+    run(engine)
+    engine.add(after)
+    engine.add(again)
+    outputs = run(engine)
+    assert [outputs[name][-1].num_cached_tokens for name in ("after", "again")] == [0, 64]
+    assert engine.stats().num_prefix_hit_tokens == 64
+    assert token_ids(outputs["after"]) == token_ids(outputs["again"])
 
 
 def test_without_prefix_cache_nothing_is_cached(engines):

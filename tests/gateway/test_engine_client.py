@@ -198,6 +198,23 @@ async def test_too_many_queued_requests_are_a_429() -> None:
             assert bench.client.num_queued == 2
 
 
+async def test_a_call_in_preparation_keeps_its_places_in_the_queue() -> None:
+    bench = Bench(max_queued_requests=2)
+    bench.attach()
+    with bench.client.preparing(1):
+        with await bench.submit(request("a")):
+            with pytest.raises(ApiError) as caught, bench.client.preparing(1):
+                pass
+            assert caught.value.status == 429
+        with pytest.raises(ApiError) as caught:
+            await bench.submit(request("b"), request("c"))
+        assert caught.value.status == 429
+    with await bench.submit(request("b"), request("c")):
+        assert bench.client.num_queued == 2
+    with pytest.raises(InvalidRequestError, match="2 choices, not 3"), bench.client.preparing(3):
+        pass
+
+
 async def test_too_many_requests_that_wait_for_an_engine_are_a_429() -> None:
     bench = Bench(max_queued_requests=1)
     waiting = asyncio.create_task(bench.client.wait_ready())

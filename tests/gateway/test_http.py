@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -63,6 +64,37 @@ def test_a_body_of_any_content_type_is_read(http: httpx.Client) -> None:
     assert http.post("/v1/completions", content=body, headers=headers).json()["usage"]["completion_tokens"] == 2
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "1" * 10**7}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "1" * 10**7}]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "1" * 40_000}] * 250}),
+    ],
+    ids=["prompt", "content", "messages"],
+)
+def test_a_text_far_beyond_the_context_is_refused_by_what_it_has_at_least(
+    http: httpx.Client, path: str, body: dict[str, object]
+) -> None:
+    response = http.post(path, json=body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", next(iter(body)))
+    assert re.match(r"\w+ has at least \d+ tokens, which leaves no room .* window of 256 tokens", error["message"])
+
+
+def test_no_other_key_is_told_what_is_in_the_prefix_cache(http: httpx.Client) -> None:
+    body = {"prompt": "the riders at the front of the line do the work and the others follow", "max_tokens": 2}
+
+    def num_cached(key: str) -> int:
+        response = http.post("/v1/completions", json=body, headers={"authorization": f"Bearer {key}"})
+        return response.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert num_cached("owner") == 0
+    assert num_cached("guesser") == 0
+    assert num_cached("owner") > 0
+
+
 def test_a_stream_is_server_sent_events(http: httpx.Client) -> None:
     response = http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2, "stream": True})
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -74,6 +106,16 @@ def test_a_stream_is_server_sent_events(http: httpx.Client) -> None:
 def test_health_of_a_ready_server(http: httpx.Client) -> None:
     response = http.get("/health")
     assert (response.status_code, response.json()) == (200, {"status": "ready", "model": "target"})
+    response = http.head("/health")
+    assert (response.status_code, response.content) == (200, b"")
+
+
+def test_more_messages_than_the_context_window_has_tokens_are_refused_unread(http: httpx.Client) -> None:
+    response = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": ""}] * 50_000})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+    assert error["message"].startswith("messages has 50000 messages, which leaves no room for an answer")
 
 
 def test_metrics_count_what_was_done(http: httpx.Client, server: ServerProcess) -> None:

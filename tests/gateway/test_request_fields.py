@@ -157,6 +157,7 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"repetition_penalty": 0}, "repetition_penalty", "invalid_value"),
         ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_value"),
         ({"logit_bias": {"1": 101}}, "logit_bias", "invalid_value"),
+        ({"logit_bias": {"1": 5, "01": -5}}, "logit_bias", "invalid_value"),
         ({"logit_bias": {"1": float("nan")}}, "logit_bias", "invalid_value"),
         ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),

@@ -92,39 +92,39 @@ def test_integrity_check_finds_a_table_that_was_not_declared():
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Sequences of tokens from a tiny alphabet grow, fork, trim and end over few blocks with a prefix cache."""
+    """Sequences of two tenants, of a tiny alphabet, grow, fork, trim and end over few blocks with a prefix cache."""
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks = BlockManager(9, BLOCK_SIZE)
         self.cache = PrefixCache(self.blocks)
-        self.content: dict[int, tuple[int, ...]] = {}
-        self.sequences: list[tuple[list[int], list[int], list[bytes]]] = []
+        self.content: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self.sequences: list[tuple[list[int], list[int], list[bytes], str]] = []
 
-    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=24))
-    def begin(self, tokens):
-        match = self.cache.lookup(tokens)
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=24), tenant=st.sampled_from(["", "key"]))
+    def begin(self, tokens, tenant):
+        match = self.cache.lookup(tokens, tenant)
         assert len(match.block_ids) * BLOCK_SIZE < len(tokens)
         for index, block_id in enumerate(match.block_ids):
-            assert self.content[block_id] == tuple(tokens[: (index + 1) * BLOCK_SIZE])
+            assert self.content[block_id] == (tenant, tuple(tokens[: (index + 1) * BLOCK_SIZE]))
         table = self.blocks.fork(match.block_ids)
         if not self.blocks.can_grow(table, len(tokens)):
             self.blocks.trim(table, 0)
             return
         self.blocks.grow(table, len(tokens))
-        self.sequences.append((tokens, table, match.hashes))
-        self._commit(tokens, table, match.hashes)
+        self.sequences.append((tokens, table, match.hashes, tenant))
+        self._commit(*self.sequences[-1])
 
     @precondition(lambda self: self.sequences)
     @rule(data=st.data(), extra=st.lists(st.integers(0, 1), min_size=1, max_size=6), window=st.integers(0, 6))
     def decode(self, data, extra, window):
-        tokens, table, hashes = data.draw(st.sampled_from(self.sequences))
+        tokens, table, hashes, tenant = data.draw(st.sampled_from(self.sequences))
         reserved = len(tokens) + len(extra) + window
         if self.blocks.can_grow(table, reserved):
             self.blocks.grow(table, reserved)
             tokens.extend(extra)
             self.blocks.trim(table, len(tokens))
-            self._commit(tokens, table, hashes)
+            self._commit(tokens, table, hashes, tenant)
 
     @precondition(lambda self: self.sequences)
     @rule(data=st.data())
@@ -137,16 +137,16 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.clear()
         assert len(self.cache) == 0
 
-    def _commit(self, tokens, table, hashes):
+    def _commit(self, tokens, table, hashes, tenant):
         for index in range(len(hashes), len(tokens) // BLOCK_SIZE):
-            self.content[table[index]] = tuple(tokens[: (index + 1) * BLOCK_SIZE])
-        self.cache.commit(hashes, tokens, table, len(tokens))
+            self.content[table[index]] = (tenant, tuple(tokens[: (index + 1) * BLOCK_SIZE]))
+        self.cache.commit(hashes, tokens, table, len(tokens), tenant)
 
     @invariant()
     def is_sound(self):
-        self.blocks.check_integrity([table for _, table, _ in self.sequences])
+        self.blocks.check_integrity([table for _, table, _, _ in self.sequences])
         self.cache.check_integrity()
-        held = {block_id for _, table, _ in self.sequences for block_id in table}
+        held = {block_id for _, table, _, _ in self.sequences for block_id in table}
         assert self.blocks.num_free_blocks == 9 - len(held)
 
 

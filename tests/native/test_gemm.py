@@ -86,7 +86,7 @@ def test_extreme_weights_and_activations_stay_exact(weight_type: str, byte: int,
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("weight_type", ALL_TYPES)
-def test_a_row_that_is_not_finite_has_no_finite_result_and_spoils_no_other(weight_type: str, rounding: Rounding) -> None:
+def test_a_row_that_is_not_finite_has_no_finite_result_and_spoils_no_other(weight_type, rounding) -> None:
     rng = np.random.default_rng(4)
     inputs = allowed_inputs(weight_type)[-1]
     tensor = random_tensor(rng, weight_type, 24, inputs)

@@ -58,6 +58,25 @@ def test_no_two_answers_share_a_tenant(tiny_pair, monkeypatch: pytest.MonkeyPatc
     assert "" not in tenants
 
 
+def test_each_prompt_is_read_for_the_tenant_that_it_is_timed_for(tiny_pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached: list[tuple[int, int]] = []
+
+    def listen(engine: Engine, requests: Sequence[Request]) -> list[TimedAnswer]:
+        answers = answer_all(engine, requests)
+        if requests[0].sampling.max_tokens != 1:
+            lengths = [len(request.prompt_token_ids) for request in requests]
+            cached.extend(
+                (answer.outputs[0].num_cached_tokens, length) for answer, length in zip(answers, lengths, strict=True)
+            )
+        return answers
+
+    monkeypatch.setattr(crossover_module, "answer_all", listen)
+    config = EngineConfig(model=str(tiny_pair.target), drafters=("suffix",), context_window_size=256)
+    list(Crossover(config, TASKS, num_streams=(1, 5), max_tokens=4).measure(num_pairs=2))
+    assert [num_cached for num_cached, _ in cached] == [(length - 1) // 16 * 16 for _, length in cached]
+    assert min(num_cached for num_cached, _ in cached) > 0
+
+
 def test_points_are_medians_of_pairs(runs: list[StreamsRun]) -> None:
     [one, five] = crossover_points(runs)
     assert (one.num_streams, one.num_pairs, five.num_streams) == (1, 3, 5)

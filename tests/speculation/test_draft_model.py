@@ -19,6 +19,7 @@ from paceline.speculation.drafters.guide import Guide, num_worth_reading
 from paceline.speculation.tree import chain_length
 from tests.speculation.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
 from tests.support.tiny_gguf import write_tiny_gguf
+from tests.support.tiny_vocabulary import VocabularyChange
 
 VOCAB_SIZE = 384
 GREEDY = SamplingParams(temperature=0.0)
@@ -43,8 +44,8 @@ class Bench:
         self.samplers: dict[str, RowSampler] = {}
         self.drafter = DraftModelDrafter(self.model, self.samplers, num_blocks=num_blocks, **options)
 
-    def begin(self, name: str, token_ids: list[int], params: SamplingParams = GREEDY) -> Sequence:
-        request = Request(request_id=name, prompt_token_ids=list(token_ids), sampling=params)
+    def begin(self, name: str, token_ids: list[int], params: SamplingParams = GREEDY, tenant: str = "") -> Sequence:
+        request = Request(request_id=name, prompt_token_ids=list(token_ids), sampling=params, tenant=tenant)
         sequence = Sequence(request=request, seed=len(token_ids), token_ids=list(token_ids))
         self.samplers[name] = RowSampler.for_sequence(sequence, vocab_size=VOCAB_SIZE)
         self.drafter.begin(sequence)
@@ -229,9 +230,24 @@ def test_a_text_that_begins_like_another_is_read_from_where_they_part(gguf_path)
     bench.drafter.end(turn)
     bench.drafter.end(beside)
     assert bench.drafter.num_free_blocks == NUM_BLOCKS
+    assert bench.drafter.num_missed(bench.begin("stranger", _prompt(50), tenant="key")) == 49
     without = Bench(gguf_path)
     without.propose((without.begin("first", _prompt(50)), 1))
     assert without.drafter.num_missed(without.begin("again", _prompt(50))) == 49
+
+
+@pytest.mark.parametrize(("num_foreign", "num_kept"), [(0, 48), (20, 0)])
+def test_texts_are_kept_where_no_token_of_another_vocabulary_is_cut_anew(gguf_path, num_foreign, num_kept):
+    """Tokens that are cut anew may change with what follows them."""
+    draft = tokenizer_of(VocabularyChange(seed=3, num_foreign=num_foreign).apply(TARGET))
+    vocabulary = MappedVocabulary(VocabularyMap(tokenizer_of(TARGET), draft))
+    bench = Bench(gguf_path, vocabulary=vocabulary, has_prefix_cache=True)
+    first = bench.begin("first", _prompt(50))
+    assert bench.propose((first, 5)) == [_fresh_draft(gguf_path, first, 5, vocabulary=vocabulary)]
+    bench.observe(first)
+    again = bench.begin("again", _prompt(50))
+    assert bench.drafter.num_missed(again) == 49 - num_kept
+    assert bench.propose((again, 5)) == [_fresh_draft(gguf_path, again, 5, vocabulary=vocabulary)]
 
 
 def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_path):

@@ -58,6 +58,7 @@ def test_a_permuted_vocabulary_has_every_token(permuted):
     assert permuted.width == VOCAB_SIZE
     assert permuted.target_overlap == permuted.draft_overlap == Overlap(NUM_MERGED, NUM_MERGED)
     assert permuted.is_useful
+    assert permuted.exchanges_all
 
 
 def test_equal_strings_are_the_same_and_nothing_else(target, other):
@@ -121,6 +122,7 @@ def test_what_the_draft_lacks_is_tokenized_anew(target):
     vocabularies = VocabularyMap(target, foreign)
     missing = [token_id for token_id in range(VOCAB_SIZE) if vocabularies.draft_id(token_id) is None]
     assert len(missing) == 20
+    assert not vocabularies.exchanges_all
     first, second = missing[:2]
     text = target.text_bytes(first) + target.text_bytes(second)
     before, after = vocabularies.draft_ids[65], vocabularies.draft_ids[66]

@@ -60,7 +60,9 @@ class TinyShape:
 
     `sliding_window` is used by gemma3 only (every second layer is global, so that two layers have both kinds),
     `attention_temperature_scale` by mistral3. `output_type` is the output matrix's type where it is not `weight_type`.
-    With `vocabulary_change` the tokens' rows go to the new ids, so that the model says the same in other ids.
+    With `vocabulary_change` the tokens' rows go to the new ids, so that the model says the same in other ids. The first
+    `num_padding_rows` rows of embedding and output stand behind the last token's again; where it is negative, the last
+    tokens have no rows.
     """
 
     num_layers: int = 2
@@ -80,6 +82,7 @@ class TinyShape:
     pre_tokenizer: str = "qwen2"
     chat_template: str | None = CHAT_TEMPLATE
     vocabulary_change: VocabularyChange | None = None
+    num_padding_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,8 @@ def write_tiny_gguf(
     changed = vocabulary if change is None else change.apply(vocabulary)
     add_vocabulary(writer, changed, sizes.pre_tokenizer, sizes.chat_template)
     for name, unordered in _tensors(architecture, sizes, vocabulary, _TensorSource(weight_type, seed)):
-        has_token_rows = change is not None and name in ("token_embd.weight", "output.weight")
-        data = unordered[change.order(sizes.vocab_size)] if has_token_rows else unordered
+        has_token_rows = name in ("token_embd.weight", "output.weight")
+        data = unordered[_row_order(sizes)] if has_token_rows else unordered
         raw_type = gguf.GGMLQuantizationType[_type_of(name, weight_type, sizes)] if data.dtype == np.uint8 else None
         writer.add_tensor(name, data, raw_dtype=raw_type)
     writer.write_header_to_file()
@@ -194,6 +197,13 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, sizes: Tiny
         writer.add_rope_scaling_yarn_log_mul(sizes.rope_scaling.log_multiplier)
     if sizes.attention_temperature_scale is not None:
         writer.add_attn_temperature_scale(sizes.attention_temperature_scale)
+
+
+def _row_order(sizes: TinyShape) -> list[int]:
+    """The row of each id before the vocabulary was changed and padded."""
+    change = sizes.vocabulary_change
+    order = list(range(sizes.vocab_size)) if change is None else change.order(sizes.vocab_size)
+    return [*order, *order[: max(0, sizes.num_padding_rows)]][: sizes.vocab_size + sizes.num_padding_rows]
 
 
 def _type_of(name: str, weight_type: str, sizes: TinyShape) -> str:

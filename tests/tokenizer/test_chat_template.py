@@ -92,6 +92,10 @@ def test_the_date_is_known() -> None:
         ("{{ messages.append(1) }}", "unsafe|not safely callable"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ range(10 ** 9) }}", "too big"),
+        ("{{ 'x' * 3000000000 }}", "writes more than 67108864 characters"),
+        ("{{ 4000000000000000000 * 'x' }}", "writes more than"),
+        ("{{ 'x' | center(4000000000000000000) }}", "MemoryError"),
+        ("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}", "writes more than"),
         ("{{ tools | tojson }}", "not JSON serializable"),
     ],
 )

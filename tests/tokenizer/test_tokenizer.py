@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.core.errors import InvalidRequestError
@@ -43,6 +45,47 @@ def test_the_bytes_of_all_tokens_are_the_text(byte_level: Tokenizer, text: str) 
 
 def test_a_byte_without_a_token_is_left_out(smollm2: Tokenizer) -> None:
     assert smollm2.decode(smollm2.encode("a\x06b", parse_special=False)) == "ab"
+
+
+@pytest.mark.parametrize("name", ["byte_level", "sentence_piece"])
+@given(text=TEXTS, number=st.integers(0, 400), enough=st.integers(0, 500))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_text_has_at_least_the_tokens_that_it_is_said_to_have(
+    name: str, request: pytest.FixtureRequest, text: str, number: int, enough: int
+) -> None:
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    text *= number
+    assert tokenizer.least_num_tokens(text, enough) <= len(tokenizer.encode_prompt(text))
+
+
+def test_a_text_is_known_to_be_too_long_from_its_beginning(smollm2: Tokenizer) -> None:
+    assert smollm2.least_num_tokens("1" * 10**6, 4000) > 4000
+    assert smollm2.least_num_tokens("the wheel " * 10**5, 4000) > 4000
+    assert smollm2.least_num_tokens(" " * 10**6, 4000) > 4000
+    assert smollm2.least_num_tokens("1" * 4000, 4000) <= 4000
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "the wheel\n" * 500, " " * 5000, "a" * 5000])
+@pytest.mark.parametrize("name", ["byte_level", "sentence_piece"])
+def test_a_long_text_has_the_tokens_of_its_parts(name: str, request: pytest.FixtureRequest, text: str) -> None:
+    """It is encoded by another function of the library than short ones."""
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    token_ids = tokenizer.encode(text, parse_special=False)
+    assert tokenizer.decode(token_ids) == text
+    short = tokenizer.encode(text[:1000], parse_special=False)
+    assert token_ids[: len(short) - 10] == short[:-10]
+
+
+def test_other_threads_go_on_while_a_long_text_is_encoded(smollm2: Tokenizer) -> None:
+    """The library holds Python's lock through `encode`, so that a thread of its own would not help."""
+    smollm2.prepare()
+    encoding = threading.Thread(target=smollm2.encode, args=("1" * 400_000,), kwargs={"parse_special": False})
+    encoding.start()
+    num_turns = 0
+    while encoding.is_alive():
+        time.sleep(0.001)
+        num_turns += 1
+    assert num_turns >= 10
 
 
 def test_special_tokens_are_parsed_only_where_asked(smollm2: Tokenizer) -> None:

@@ -51,6 +51,9 @@ def test_a_small_vocabulary() -> None:
         ({"eos_token_id": "3"}, "tokenizer.ggml.eos_token_id is '3', not a token id"),
         ({"add_bos_token": 1}, "tokenizer.ggml.add_bos_token is 1, not true or false"),
         ({"add_bos_token": True}, "add_bos_token is set but there is no bos_token_id"),
+        ({"tokens": ["a", "<0x1>", "ab", "c"], "token_type": [1, 6, 1, 1]}, "'<0x1>' stands for a byte by its type"),
+        ({"tokens": ["a", "b", "ab", "<0x4142>"], "token_type": [1, 1, 1, 6]}, "'<0x4142>' .* not spelt <0x00>"),
+        ({"token_type": [1, 1, 6, 3]}, "token 'ab' stands for a byte by its type"),
         ({"model": "llama"}, "tokenizer.ggml.scores does not hold a number for each of 4 tokens"),
     ],
 )
@@ -105,6 +108,12 @@ def test_the_end_of_a_message_is_not_the_end_where_a_format_has_several() -> Non
     tokens = ["a", "<|return|>", "<|call|>", "<|end|>"]
     assert _tokenizer(tokens=tokens, merges=[], eos_token_id=1).eos_token_ids == {1, 2}
     assert _tokenizer(tokens=["a", "b", "ab", "<|end|>"]).eos_token_ids == {3}
+
+
+@pytest.mark.parametrize("spelling", ["<0x0A>", "<0x0a>"])
+def test_a_byte_token_is_its_byte(spelling: str) -> None:
+    tokenizer = _tokenizer(tokens=["a", "b", "ab", spelling], token_type=[1, 1, 1, 6])
+    assert tokenizer.text_bytes(3) == b"\n"
 
 
 def test_without_types_all_tokens_are_ordinary() -> None:

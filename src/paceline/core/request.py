@@ -59,7 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `resumed_token_ids` are tokens already output before a restart: prefilled like a prompt, but counted as output for
     penalties, limits, stop strings, log-probabilities and usage. `choice_index` keys the noise, so that n choices of
     one call differ. `tenant` is whom the gateway took the call from, never what a client says: drafts may only come
-    from texts of the same tenant.
+    from texts of the same tenant, and KV of a prompt's beginning only from its requests.
     """
 
     request_id: str

@@ -155,7 +155,7 @@ class Scheduler:
         One block for each running sequence is left free, so that the newcomer is not preempted at once.
         """
         sequence = generation.sequence
-        match = self.prefix_cache.lookup(sequence.token_ids)
+        match = self.prefix_cache.lookup(sequence.token_ids, sequence.request.tenant)
         if self._is_prefix_on_its_way(sequence, match):
             return False
         table = self.blocks.fork(match.block_ids)
@@ -172,8 +172,9 @@ class Scheduler:
         end = self.prefix_cache.next_border(sequence.token_ids, match)
         if end is None:
             return False
-        beginning = sequence.token_ids[:end]
-        return any(other.num_computed_tokens < end and other.token_ids[:end] == beginning for other in self.running)
+        beginning, tenant = sequence.token_ids[:end], sequence.request.tenant
+        own = [other for other in self.running if other.request.tenant == tenant]
+        return any(other.num_computed_tokens < end and other.token_ids[:end] == beginning for other in own)
 
     def _start(self, generation: Generation, table: list[int], match: PrefixMatch) -> None:
         sequence = self._waiting.popleft().sequence
@@ -225,5 +226,9 @@ class Scheduler:
         sequence = generation.sequence
         self.blocks.trim(sequence.block_table, len(sequence.token_ids))
         self.prefix_cache.commit(
-            generation.block_hashes, sequence.token_ids, sequence.block_table, sequence.num_computed_tokens
+            generation.block_hashes,
+            sequence.token_ids,
+            sequence.block_table,
+            sequence.num_computed_tokens,
+            sequence.request.tenant,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequ
 from paceline.gateway.openapi import DocumentedApp, body_of
 
 _OWNER = "paceline"
+_SMALL_BODY_BYTES = 16384
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -55,7 +57,10 @@ def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body
     """A dependency that parses the body whatever content type a client claims."""
 
     async def parse(request: Request) -> Body:
-        return parse_body(schema, await request.body())
+        data = await request.body()
+        if len(data) <= _SMALL_BODY_BYTES:
+            return parse_body(schema, data)
+        return await asyncio.to_thread(parse_body, schema, data)
 
     return parse
 
@@ -69,14 +74,14 @@ def _openai_routes() -> APIRouter:
         gateway: Served,
         body: Annotated[ChatCompletionRequest, Depends(_body_of(ChatCompletionRequest))],
     ) -> Response:
-        arrival = Arrival.of(request)
+        arrival = await Arrival.of(request)
         return await until_disconnect(request.receive, create_chat_completion(gateway, body, arrival))
 
     @routes.post("/completions", openapi_extra=body_of(CompletionRequest))
     async def completions(
         request: Request, gateway: Served, body: Annotated[CompletionRequest, Depends(_body_of(CompletionRequest))]
     ) -> Response:
-        arrival = Arrival.of(request)
+        arrival = await Arrival.of(request)
         return await until_disconnect(request.receive, create_completion(gateway, body, arrival))
 
     @routes.get("/models")
@@ -102,6 +107,7 @@ def _model(gateway: Gateway) -> dict[str, Any]:
 def _operator_routes() -> APIRouter:
     routes = APIRouter(tags=["operators"])
 
+    @routes.head("/health", include_in_schema=False)
     @routes.get("/health")
     async def health(gateway: Served) -> JSONResponse:
         if gateway.is_ready:

@@ -1,4 +1,4 @@
-"""`Arrival`: when an API call came, and from whom; its handler notes both before it does anything else."""
+"""`Arrival`: when an API call came, from whom and how large; its handler notes that before it does anything else."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class Arrival:
 
     time_s: float
     tenant: str
+    body_size_bytes: int
 
     @classmethod
-    def of(cls, request: Request) -> Arrival:
-        """The arrival, now, of a call with these headers."""
-        return cls(time.monotonic(), tenant_of(request.headers.get("authorization", "")))
+    async def of(cls, request: Request) -> Arrival:
+        """The arrival, now, of a call with these headers and this body, which has been read."""
+        body = await request.body()
+        return cls(time.monotonic(), tenant_of(request.headers.get("authorization", "")), len(body))
 
 
 def tenant_of(credentials: str) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from paceline.core import FinishReason, Output, Request
 from paceline.core.errors import InvalidRequestError, PacelineError
@@ -36,6 +36,7 @@ class EngineClient:
         self._model: ModelInfo | None = None
         self._is_closed = False
         self._num_waiting = 0
+        self._num_in_preparation = 0
 
     @property
     def model(self) -> ModelInfo | None:
@@ -65,14 +66,24 @@ class EngineClient:
         """Returns when an engine is ready or the client is closed, however long that takes."""
         await self._ready.wait()
 
+    @contextmanager
+    def preparing(self, num_requests: int) -> Iterator[None]:
+        """Keeps places in the queue for one call's choices while their prompts are made.
+
+        Raises what `submit` raises for so many.
+        """
+        self._check_queue(num_requests)
+        self._num_in_preparation += num_requests
+        try:
+            yield
+        finally:
+            self._num_in_preparation -= num_requests
+
     async def submit(self, requests: Sequence[Request], arrival_s: float) -> Generation:
         """Hands over all choices of one call, which came at `arrival_s`, once an engine is ready.
 
         Raises ApiError 429 or 503, or InvalidRequestError; then the engine is left with none of them.
         """
-        if len(requests) > self._max_queued_requests:
-            message = f"one call may ask for {self._max_queued_requests} choices, not {len(requests)}: split it"
-            raise InvalidRequestError(message, "n", "too_many_choices")
         self._check_queue(len(requests))
         await self.wait_ready()
         self._check_queue(len(requests))
@@ -129,7 +140,10 @@ class EngineClient:
             self._num_waiting -= 1
 
     def _check_queue(self, num_requests: int) -> None:
-        num_queued = self.num_queued
+        if num_requests > self._max_queued_requests:
+            message = f"one call may ask for {self._max_queued_requests} choices, not {num_requests}: split it"
+            raise InvalidRequestError(message, "n", "too_many_choices")
+        num_queued = self.num_queued + self._num_in_preparation
         if num_queued + num_requests > self._max_queued_requests:
             raise queue_full(num_queued)
 

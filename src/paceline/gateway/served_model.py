@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.core.messages import ModelInfo
+from paceline.engine.cores import num_usable_cores
 from paceline.gateway.errors import model_not_found
 from paceline.tokenizer import Tokenizer
 
 DEFAULT_NAME = "default"
-_LONG_PROMPT_CHARACTERS = 4096
+_SMALL_BODY_BYTES = 4096
+
+Result = TypeVar("Result")
 
 
 class ServedModel:
-    """The model that clients may name by its served name, its own name or `default`."""
+    """The model that clients may name by its served name, its own name or `default`.
+
+    Prompts of calls whose bodies are not small are encoded in threads, one for each core, so that the event loop goes
+    on and memory is bounded; `size_bytes` is always the size of the whole body.
+    """
 
     def __init__(self, served_name: str, own_name: str, tokenizer: asyncio.Future[Tokenizer]) -> None:
         self.name = served_name
         self._names = frozenset({served_name, own_name, DEFAULT_NAME})
         self._tokenizer = tokenizer
+        self._threads = ThreadPoolExecutor(num_usable_cores(), thread_name_prefix="encode")
 
     @property
     def is_ready(self) -> bool:
@@ -43,20 +53,38 @@ class ServedModel:
         """The tokenizer, once it is loaded."""
         return await asyncio.shield(self._tokenizer)
 
-    async def encode_chat(self, messages: list[dict[str, str]], options: Mapping[str, Any]) -> list[int]:
-        """Token ids of the rendered chat template; `options` are variables of the template."""
-        tokenizer = await self.tokenizer()
-        num_characters = sum(len(message["content"]) for message in messages)
-        if num_characters < _LONG_PROMPT_CHARACTERS:
-            return tokenizer.encode_chat(messages, **options)
-        return await asyncio.to_thread(tokenizer.encode_chat, messages, **options)
+    async def encode_chat(
+        self, messages: Iterable[Mapping[str, str]], options: Mapping[str, Any], model: ModelInfo, size_bytes: int
+    ) -> list[int]:
+        """Token ids of the rendered chat template; `options` are variables of the template.
 
-    async def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of a text, with the model's beginning-of-sequence token where it wants one."""
+        Raises InvalidRequestError where the template or `check_prompt` refuses.
+        """
         tokenizer = await self.tokenizer()
-        if len(text) < _LONG_PROMPT_CHARACTERS:
-            return tokenizer.encode_prompt(text)
-        return await asyncio.to_thread(tokenizer.encode_prompt, text)
+        return await self._run(partial(_encode_chat, tokenizer, messages, options, model), size_bytes)
+
+    async def encode_prompts(
+        self, prompts: Iterable[str | list[int]], model: ModelInfo, size_bytes: int
+    ) -> list[list[int]]:
+        """Token ids of texts, with the model's beginning-of-sequence token where it wants one; lists stay as they are.
+
+        Raises InvalidRequestError at the first that `check_prompt` refuses.
+        """
+        tokenizer = await self.tokenizer()
+        return [await self._run(partial(_encode_prompt, tokenizer, one, model), size_bytes) for one in prompts]
+
+    async def texts_of(self, prompts: Iterable[str | list[int]], size_bytes: int) -> list[str]:
+        """The prompts as text."""
+        tokenizer = await self.tokenizer()
+        return [
+            one if isinstance(one, str) else await self._run(partial(tokenizer.decode, one), size_bytes)
+            for one in prompts
+        ]
+
+    async def _run(self, work: Callable[[], Result], size_bytes: int) -> Result:
+        if size_bytes <= _SMALL_BODY_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -67,16 +95,51 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def check_num_messages(num_messages: int, model: ModelInfo) -> None:
+    """Raises ContextOverflowError for more messages than the context window has tokens."""
+    if num_messages > model.context_window_size:
+        raise _overflow("messages", f"{num_messages} messages", model)
+
+
 def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
-    """Raises InvalidRequestError for an empty prompt, an unknown token id, or no room for one more token."""
+    """Raises InvalidRequestError for an empty prompt, no room for one more token, or an unknown token id."""
     if not token_ids:
         raise InvalidRequestError(f"{param} has no tokens: send some text", param, "empty_prompt")
+    if len(token_ids) + 1 > model.context_window_size:
+        raise _overflow(param, f"{len(token_ids)} tokens", model)
     if max(token_ids) >= model.vocab_size:
         message = f"{param} has token id {max(token_ids)}, but the vocabulary ends at {model.vocab_size - 1}"
         raise InvalidRequestError(message, param, "invalid_value")
-    if len(token_ids) + 1 > model.context_window_size:
-        message = (
-            f"{param} has {len(token_ids)} tokens, which leaves no room for an answer in the context window of "
-            f"{model.context_window_size} tokens: shorten it"
-        )
-        raise ContextOverflowError(message, param, "context_length_exceeded")
+
+
+def _encode_chat(
+    tokenizer: Tokenizer, messages: Iterable[Mapping[str, str]], options: Mapping[str, Any], model: ModelInfo
+) -> list[int]:
+    text = tokenizer.render_chat(list(messages), **options)
+    _check_text(tokenizer, text, model, "messages")
+    token_ids = tokenizer.encode_rendered(text)
+    check_prompt(token_ids, model, "messages")
+    return token_ids
+
+
+def _encode_prompt(tokenizer: Tokenizer, prompt: str | list[int], model: ModelInfo) -> list[int]:
+    if isinstance(prompt, str):
+        _check_text(tokenizer, prompt, model, "prompt")
+        prompt = tokenizer.encode_prompt(prompt)
+    check_prompt(prompt, model, "prompt")
+    return prompt
+
+
+def _check_text(tokenizer: Tokenizer, text: str, model: ModelInfo, param: str) -> None:
+    """Raises ContextOverflowError where a text is so long that it need not be encoded."""
+    least = tokenizer.least_num_tokens(text, model.context_window_size - 1)
+    if least + 1 > model.context_window_size:
+        raise _overflow(param, f"at least {least} tokens", model)
+
+
+def _overflow(param: str, tokens: str, model: ModelInfo) -> ContextOverflowError:
+    message = (
+        f"{param} has {tokens}, which leaves no room for an answer in the context window of "
+        f"{model.context_window_size} tokens: shorten it"
+    )
+    return ContextOverflowError(message, param, "context_length_exceeded")

@@ -1,7 +1,8 @@
 """`PrefixCache`: finds the blocks that already hold the KV of a prompt's beginning.
 
-A full block is known by a chained hash of its tokens and its parent's hash; a hit re-checks the tokens. Only blocks
-whose tokens are committed may enter, so a rejected draft can never be found here.
+A full block is known by a chained hash of its tokens and its parent's hash; a hit re-checks the tokens. A chain begins
+with the tenant, so that none finds what another computed. Only blocks whose tokens are committed may enter, so a
+rejected draft can never be found here.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from hashlib import blake2b
 
 from paceline.kvcache.block_manager import BlockManager
 
-ROOT_HASH = b""
-
 BlockHash = Callable[[bytes, Sequence[int]], bytes]
 
 
 def hash_block(parent_hash: bytes, token_ids: Sequence[int]) -> bytes:
     """16 bytes that stand for all tokens up to the end of this block; the same in every process."""
     return blake2b(parent_hash + array("i", token_ids).tobytes(), digest_size=16).digest()
+
+
+def root_hash(tenant: str) -> bytes:
+    """What a tenant's chains begin with, in the place of a parent's hash; empty for the tenant ""."""
+    return blake2b(tenant.encode(), digest_size=16, person=b"tenant").digest() if tenant else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,14 @@ class PrefixCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def lookup(self, token_ids: Sequence[int]) -> PrefixMatch:
-        """The longest run of cached blocks at the beginning of `token_ids`, always leaving one token to compute.
+    def lookup(self, token_ids: Sequence[int], tenant: str) -> PrefixMatch:
+        """The tenant's longest run of cached blocks at the beginning of `token_ids`, leaving one token to compute.
 
         Changes nothing: `BlockManager.fork` the ids before any other block is taken.
         """
         match = PrefixMatch([], [])
         size = self._blocks.block_size
-        parent = ROOT_HASH
+        parent = root_hash(tenant)
         for start in range(0, len(token_ids) - size, size):
             block_tokens = token_ids[start : start + size]
             parent = self._hash(parent, block_tokens)
@@ -78,9 +82,14 @@ class PrefixCache:
         return end if end < len(token_ids) else None
 
     def commit(
-        self, hashes: list[bytes], token_ids: Sequence[int], block_table: Sequence[int], num_computed_tokens: int
+        self,
+        hashes: list[bytes],
+        token_ids: Sequence[int],
+        block_table: Sequence[int],
+        num_computed_tokens: int,
+        tenant: str,
     ) -> None:
-        """Enters the blocks of `block_table` that the first `num_computed_tokens` tokens fill.
+        """Enters the blocks of `block_table` that the first `num_computed_tokens` tokens fill, for the tenant alone.
 
         `hashes` are those of the leading blocks that were entered before; the new ones are appended. Where the
         same content is cached already, the older block stays the cached one.
@@ -88,7 +97,7 @@ class PrefixCache:
         size = self._blocks.block_size
         for index in range(len(hashes), num_computed_tokens // size):
             block_tokens = token_ids[index * size : (index + 1) * size]
-            block_hash = self._hash(hashes[-1] if hashes else ROOT_HASH, block_tokens)
+            block_hash = self._hash(hashes[-1] if hashes else root_hash(tenant), block_tokens)
             hashes.append(block_hash)
             if block_hash not in self._entries:
                 self._enter(block_hash, _Entry(block_table[index], tuple(block_tokens)))
@@ -121,7 +130,7 @@ class NoPrefixCache:
     def __len__(self) -> int:
         return 0
 
-    def lookup(self, token_ids: Sequence[int]) -> PrefixMatch:
+    def lookup(self, token_ids: Sequence[int], tenant: str) -> PrefixMatch:
         """Nothing."""
         return PrefixMatch([], [])
 
@@ -129,7 +138,12 @@ class NoPrefixCache:
         """None: waiting for a longer match is in vain."""
 
     def commit(
-        self, hashes: list[bytes], token_ids: Sequence[int], block_table: Sequence[int], num_computed_tokens: int
+        self,
+        hashes: list[bytes],
+        token_ids: Sequence[int],
+        block_table: Sequence[int],
+        num_computed_tokens: int,
+        tenant: str,
     ) -> None:
         """Does nothing."""
 

@@ -1,8 +1,8 @@
 """How automatic mode fares as more answers are given at once: plain against automatic in alternating order.
 
 One engine does both. The prompts are read before the clock starts, so that all streams decode from its first step on;
-what drafters read of them is in the time. Every answer of every run has a tenant of its own, so none finds its text
-in the suffix drafter's store. Nothing here prints.
+what drafters read of them is in the time. Every answer of every run has a tenant of its own, for which its prompt is
+read, so none finds its text in the suffix drafter's store. Nothing here prints.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from paceline.config import EngineConfig
-from paceline.core import Request, SpeculationMode, SpeculationParams
+from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.errors import UsageError
 from paceline.engine import Engine
 from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
@@ -98,11 +100,11 @@ class Crossover:
         self, num_streams: int, pair: int, mode: str, expected: list[list[int]] | None
     ) -> tuple[list[list[int]], StreamsRun]:
         """One run, and the texts that the next ones are to equal."""
-        answer_all(self._engine, [_reading(request, i) for i, request in enumerate(self._requests[:num_streams])])
         requests = [
             _copy(request, f"{num_streams} {pair} {mode} {i}", SpeculationParams() if mode == AUTO else _OFF)
             for i, request in enumerate(self._requests[:num_streams])
         ]
+        answer_all(self._engine, [_reading(request) for request in requests])
         before, steps_before = StepTimes.of(self._engine), self._engine.stats().num_steps
         answers = answer_all(self._engine, requests)
         times = StepTimes.of(self._engine) - before
@@ -142,14 +144,10 @@ def _copy(request: Request, name: str, speculation: SpeculationParams) -> Reques
     )
 
 
-def _reading(request: Request, index: int) -> Request:
-    """A request that leaves nothing but its prompt in the prefix cache."""
-    one_token = Request(
-        request_id=request.request_id,
-        prompt_token_ids=request.prompt_token_ids,
-        sampling=type(request.sampling)(max_tokens=1, temperature=0.0),
-    )
-    return _copy(one_token, f"reading {index}", _OFF)
+def _reading(request: Request) -> Request:
+    """A request of the same tenant that leaves its prompt in the prefix cache, and in no store a text to draft from."""
+    sampling = SamplingParams(max_tokens=1, temperature=0.0)
+    return structs.replace(request, request_id=f"reading {request.request_id}", sampling=sampling, speculation=_OFF)
 
 
 def crossover_points(runs: Sequence[StreamsRun]) -> list[CrossoverPoint]:

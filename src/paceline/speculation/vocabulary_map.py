@@ -39,6 +39,8 @@ class VocabularyMap:
 
     `draft_ids` are the draft's tokens by the target's. `columns` [draft's vocab_size] says where in a row of logits by
     the target's ids each of the draft's tokens stands; those that the target lacks follow behind `target_size`.
+    `exchanges_all` says that all of the target's tokens with text have a partner, as in a family whose larger models
+    have more padding: nothing is then tokenized anew.
     """
 
     def __init__(self, target: Tokenizer, draft: Tokenizer) -> None:
@@ -50,6 +52,7 @@ class VocabularyMap:
         self.draft_overlap = _overlap(draft_texts, target_ids)
         self.draft_ids = {target_ids[text]: draft_id for text, draft_id in draft_ids.items() if text in target_ids}
         self.draft_ids |= _shared_control_ids(target, draft, target_texts, draft_texts)
+        self.exchanges_all = all(not text or token_id in self.draft_ids for token_id, text in enumerate(target_texts))
         self._pair_ends(target, draft)
         self.columns = self._columns(draft.vocab_size)
         self._target = target

@@ -7,13 +7,14 @@ chat templates are written for (Hugging Face `transformers`, "Chat templates").
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime
 from functools import cached_property
 
 from jinja2 import Template, TemplateError, TemplateRuntimeError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from paceline.core.errors import InvalidRequestError
@@ -26,7 +27,9 @@ _ERRORS_IN_TEMPLATES = (
     AttributeError,
     ArithmeticError,
     RecursionError,
+    MemoryError,
 )
+_MAX_CHARACTERS = 2**26
 
 
 class ChatTemplate:
@@ -39,19 +42,45 @@ class ChatTemplate:
     def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
         """The prompt for `messages`, by default up to where the assistant's answer begins.
 
-        Raises InvalidRequestError where the template refuses the messages or fails on them.
+        Raises InvalidRequestError where the template refuses the messages, fails on them, or writes too much.
         """
         context = {**self._variables, "add_generation_prompt": True, "tools": None, "documents": None, **options}
         try:
-            return self._template.render(messages=messages, **context)
+            return "".join(_bounded(self._template.generate(messages=messages, **context)))
         except _ERRORS_IN_TEMPLATES as error:
+            reason = str(error) or type(error).__name__
             raise InvalidRequestError(
-                f"the model's chat template does not accept these messages ({error}); change them", param="messages"
+                f"the model's chat template does not accept these messages ({reason}); change them", param="messages"
             ) from error
 
     @cached_property
     def _template(self) -> Template:
         return _environment().from_string(self._source)
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    num_characters = 0
+    for piece in pieces:
+        num_characters += len(piece)
+        _check_length(num_characters)
+        yield piece
+
+
+def _check_length(num_characters: int) -> None:
+    if num_characters > _MAX_CHARACTERS:
+        raise TemplateRuntimeError(f"it writes more than {_MAX_CHARACTERS} characters")
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Checks a product's length before it is made."""
+
+    intercepted_binops = frozenset({"*"})
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        for text, count in ((left, right), (right, left)):
+            if isinstance(text, Sized) and isinstance(count, int):
+                _check_length(len(text) * count)
+        return super().call_binop(context, operator, left, right)
 
 
 class _GenerationTag(Extension):
@@ -65,9 +94,7 @@ class _GenerationTag(Extension):
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
-    )
+    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag])
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now

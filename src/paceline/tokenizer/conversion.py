@@ -24,6 +24,7 @@ from paceline.tokenizer.vocabulary import Vocabulary
 
 MergePairs = npt.NDArray[np.uint32]
 Scores = npt.NDArray[np.float32]
+_MAX_MERGED_CHARACTERS = 1024
 
 
 def build_encoder(vocabulary: Vocabulary, cache: MergeCache) -> Encoder:
@@ -80,7 +81,8 @@ def _byte_pair_model(tokens: list[str], merges: Iterable[tuple[str, str]], **opt
 def merges_by_score(tokens: list[str], scores: Scores) -> MergePairs:
     """All ways to build a token of two others as ids, uint32 [num_merges, 2], in the order in which they are tried.
 
-    SentencePiece merges the neighbours whose union has the best score; equal scores go by id.
+    SentencePiece merges the neighbours whose union has the best score; equal scores go by id. Tokens of more than 1,024
+    characters, for which the search would take too long, are never built.
     """
     ids_by_text = {text: token_id for token_id, text in enumerate(tokens)}
     order = np.argsort(-scores, kind="stable").tolist()
@@ -89,6 +91,8 @@ def merges_by_score(tokens: list[str], scores: Scores) -> MergePairs:
 
 
 def _halves(text: str, ids_by_text: dict[str, int]) -> Iterator[tuple[int, int]]:
+    if len(text) > _MAX_MERGED_CHARACTERS:
+        return
     for middle in range(1, len(text)):
         left = ids_by_text.get(text[:middle])
         if left is not None and (right := ids_by_text.get(text[middle:])) is not None:

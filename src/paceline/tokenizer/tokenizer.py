@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer as Encoder
 
 from paceline.checkpoint import GgufFile
-from paceline.core.errors import InvalidRequestError
+from paceline.core.errors import CheckpointError, InvalidRequestError
 from paceline.tokenizer.byte_alphabet import bytes_by_character
 from paceline.tokenizer.chat_template import ChatTemplate
 from paceline.tokenizer.conversion import build_encoder
@@ -23,7 +24,11 @@ from paceline.tokenizer.merge_cache import MergeCache
 from paceline.tokenizer.special_tokens import SpecialTokens
 from paceline.tokenizer.vocabulary import TokenizerKind, TokenType, Vocabulary, read_vocabulary
 
+_EMBEDDING_NAME = "token_embd.weight"
 _SPACE = "▁"  # SentencePiece's stand-in for a space
+_LONG_TEXT_CHARACTERS = 2048
+_CHARACTERS_PER_TOKEN = 8
+_NUM_UNSETTLED_TOKENS = 1024
 _TYPES_WITH_TEXT = frozenset({TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE})
 
 
@@ -33,11 +38,13 @@ class Tokenizer:
     The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
     `eos_token_ids` are all tokens that end a generation, `eos_token_id` is the one that the file names;
     `leading_token_ids` begin every prompt. Two models whose `vocabulary_hash` is equal mean the same by every token id.
+
+    A model may have rows for `num_padding` more ids than there are tokens; they count in `vocab_size` and have no text.
     """
 
-    def __init__(self, vocabulary: Vocabulary, cache_dir: Path | None) -> None:
-        self.vocab_size = len(vocabulary.tokens)
-        self.vocabulary_hash = vocabulary.hash
+    def __init__(self, vocabulary: Vocabulary, cache_dir: Path | None, num_padding: int = 0) -> None:
+        self.vocab_size = len(vocabulary.tokens) + num_padding
+        self.vocabulary_hash = f"{vocabulary.hash}-{self.vocab_size}"
         self.bos_token_id = vocabulary.bos_token_id
         self.eos_token_id = vocabulary.eos_token_id
         self.eos_token_ids = vocabulary.eos_token_ids
@@ -45,7 +52,7 @@ class Tokenizer:
         self.leading_token_ids = vocabulary.leading_token_ids
         self._trailing_ids = vocabulary.trailing_token_ids
         self._is_byte_level = vocabulary.kind is TokenizerKind.BYTE_LEVEL
-        self._token_types = vocabulary.token_types.tobytes()
+        self._token_types = vocabulary.token_types.tobytes() + bytes([TokenType.UNUSED]) * num_padding
         self._bytes_by_character = bytes_by_character()
         self._user_defined = _tokens_of_types(vocabulary, TokenType.USER_DEFINED)
         self._all_special = _tokens_of_types(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
@@ -57,8 +64,12 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, gguf: GgufFile, cache_dir: Path | None) -> Self:
-        """The tokenizer of an open model file; nothing of the file is kept."""
-        return cls.from_metadata(gguf.metadata, cache_dir)
+        """The tokenizer of an open model file; nothing of the file is kept.
+
+        Raises what `from_metadata` raises, and CheckpointError for more tokens than the embedding has rows.
+        """
+        vocabulary = read_vocabulary(gguf.metadata)
+        return cls(vocabulary, cache_dir, _num_padding(gguf, vocabulary))
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], cache_dir: Path | None) -> Self:
@@ -108,18 +119,36 @@ class Tokenizer:
         """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants."""
         return [*self.leading_token_ids, *self.encode(text, parse_special=True), *self._trailing_ids]
 
+    def least_num_tokens(self, text: str, enough: int) -> int:
+        """A number of tokens that a prompt of `text` has at least, more than `enough` where a beginning shows that.
+
+        However long the text is, no more of it is encoded than a few times what `enough` tokens can spell. The last
+        1,024 tokens of a beginning do not count, because what follows may change them (it was seen to change six).
+        Bytes that the vocabulary has no token for count as if it had one.
+        """
+        least = -(-len(text.encode(errors="replace")) // self._max_token_size_bytes)
+        size = _CHARACTERS_PER_TOKEN * (enough + _NUM_UNSETTLED_TOKENS)
+        while least <= enough and size < len(text):
+            num_settled = len(self.encode(text[:size], parse_special=True)) - _NUM_UNSETTLED_TOKENS
+            least = max(least, num_settled)
+            size *= 4
+        return least
+
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of `token_ids`; tokens without text are skipped, bytes that are not UTF-8 become U+FFFD."""
         text = b"".join(map(self.text_bytes, token_ids))
         return (text.removeprefix(b" ") if self.has_space_prefix else text).decode("utf-8", "replace")
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The token itself, special tokens spelled out; a part of a character where the token is one.
+        """The token itself, special tokens spelled out; a part of a character where the token is one, nothing for
+        padding.
 
         Raises InvalidRequestError for an id outside the vocabulary.
         """
         if not 0 <= token_id < self.vocab_size:
             raise InvalidRequestError(f"token id {token_id} is not below the vocabulary's size, {self.vocab_size}")
+        if token_id >= len(self._vocabulary.tokens):
+            return b""
         token = self._vocabulary.tokens[token_id]
         token_type = self._token_types[token_id]
         if token_type == TokenType.BYTE:
@@ -129,7 +158,7 @@ class Tokenizer:
         return self._spelled_bytes(token) if self._is_byte_level else token.replace(_SPACE, " ").encode()
 
     def text_bytes(self, token_id: int) -> bytes:
-        """What the token adds to an output's text: nothing for control, unknown and unused tokens."""
+        """What the token adds to an output's text: nothing for control, unknown and unused tokens and for padding."""
         token = self.token_bytes(token_id)
         return token if self._token_types[token_id] in _TYPES_WITH_TEXT else b""
 
@@ -156,7 +185,11 @@ class Tokenizer:
         **options: object,
     ) -> list[int]:
         """Token ids of `render_chat`, with one beginning token where the model wants it, whoever writes it."""
-        token_ids = self.encode(self.render_chat(messages, tools, **options), parse_special=True)
+        return self.encode_rendered(self.render_chat(messages, tools, **options))
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Token ids of what `render_chat` gave."""
+        token_ids = self.encode(text, parse_special=True)
         return token_ids if token_ids[:1] == [*self.leading_token_ids] else [*self.leading_token_ids, *token_ids]
 
     def _encode(self, text: str, special_tokens: SpecialTokens, *, is_beginning: bool) -> list[int]:
@@ -174,8 +207,17 @@ class Tokenizer:
         if not self._is_byte_level:
             prefix = _SPACE if self.has_space_prefix and is_after_special else ""
             text = prefix + text.replace(" ", _SPACE)
-        token_ids: list[int] = self._built_encoder().encode(text, add_special_tokens=False).ids
+        encoder = self._built_encoder()
+        if len(text) < _LONG_TEXT_CHARACTERS:
+            token_ids: list[int] = encoder.encode(text, add_special_tokens=False).ids
+        else:
+            # Other threads go on meanwhile, which they cannot during `encode`.
+            token_ids = encoder.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return token_ids
+
+    @cached_property
+    def _max_token_size_bytes(self) -> int:
+        return max(1, *(len(self.token_bytes(token_id)) for token_id in range(self.vocab_size)))
 
     def _built_encoder(self) -> Encoder:
         with self._encoder_lock:
@@ -188,6 +230,19 @@ class Tokenizer:
             return bytes(map(self._bytes_by_character.__getitem__, token))
         except KeyError:
             return token.encode()
+
+
+def _num_padding(gguf: GgufFile, vocabulary: Vocabulary) -> int:
+    """Rows of the embedding that belong to no token; 0 where the file has no embedding."""
+    embedding = gguf.tensors.get(_EMBEDDING_NAME)
+    num_tokens = len(vocabulary.tokens)
+    num_rows = num_tokens if embedding is None else embedding.shape[0]
+    if num_tokens > num_rows:
+        raise CheckpointError(
+            f"{gguf.paths[0]}: the vocabulary has {num_tokens} tokens, but the embedding only {num_rows} rows; "
+            "the file is corrupt"
+        )
+    return num_rows - num_tokens
 
 
 def _check_unicode(text: str) -> None:

@@ -7,6 +7,7 @@ ids are the reference.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from paceline.tokenizer.pre_tokenizers import PreTokenizer, find_pre_tokenizer
 from paceline.tokenizer.token_table import TokenTable
 
 _PREFIX = "tokenizer.ggml."
+_BYTE_SPELLING = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 class TokenizerKind(enum.StrEnum):
@@ -95,11 +97,13 @@ class _Reader:
         eos_token_ids = end_of_generation_ids(ids_by_text, eos_token_id, self._token_id)
         bos_token_id = self._token_id("bos_token_id", default=None if self._is_byte_level else 1)
         adds_bos = self._pre_tokenizer is None or self._pre_tokenizer.adds_bos
+        token_types = self._read_token_types(ids_by_text)
+        _refuse_misspelt_bytes(tokens, token_types)
         return Vocabulary(
             kind=self._kind,
             pre_tokenizer=self._pre_tokenizer,
             tokens=TokenTable(tokens),
-            token_types=self._read_token_types(ids_by_text),
+            token_types=token_types,
             merges="\n".join(self._strings("merges")) if self._is_byte_level else None,
             scores=None if self._is_byte_level else self._read_scores(),
             bos_token_id=bos_token_id,
@@ -200,3 +204,12 @@ class _Reader:
                 "the model file is corrupt"
             )
         return values[: self._vocab_size]
+
+
+def _refuse_misspelt_bytes(tokens: list[str], token_types: npt.NDArray[np.uint8]) -> None:
+    for token_id in np.flatnonzero(token_types == TokenType.BYTE).tolist():
+        if not _BYTE_SPELLING.fullmatch(tokens[token_id]):
+            raise CheckpointError(
+                f"token {tokens[token_id]!r} stands for a byte by its type, but is not spelt <0x00> to <0xFF>; "
+                "the model file is corrupt"
+            )

@@ -17,7 +17,7 @@ from paceline.gateway.openai.engine_requests import check_token_ids
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest, ChatMessage
 from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
-from paceline.gateway.served_model import check_prompt
+from paceline.gateway.served_model import check_num_messages
 
 
 async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, arrival: Arrival) -> Response:
@@ -25,9 +25,11 @@ async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, 
     gateway.model.check_name(body.model)
     model = await gateway.client.wait_ready()
     check_token_ids(body, model)
-    messages = [_template_message(message) for message in body.messages]
-    prompt = await gateway.model.encode_chat(messages, body.chat_template_kwargs or {})
-    check_prompt(prompt, model, "messages")
+    check_num_messages(len(body.messages), model)
+    messages = map(_template_message, body.messages)
+    with gateway.client.preparing(body.num_choices):
+        options = body.chat_template_kwargs or {}
+        prompt = await gateway.model.encode_chat(messages, options, model, arrival.body_size_bytes)
     call = await Call.start(gateway, body, arrival, "chatcmpl", [prompt])
     if body.stream:
         return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))

@@ -16,7 +16,6 @@ from paceline.gateway.openai.engine_requests import check_token_ids
 from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
 from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
-from paceline.gateway.served_model import check_prompt
 
 
 async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: Arrival) -> Response:
@@ -24,26 +23,16 @@ async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: 
     gateway.model.check_name(body.model)
     model = await gateway.client.wait_ready()
     check_token_ids(body, model)
-    prompts = [await _encode(gateway, prompt) for prompt in body.prompt]
-    for prompt in prompts:
-        check_prompt(prompt, model, "prompt")
-    echoes = await _echoes(gateway, body) if body.echo else [""] * len(prompts)
+    with gateway.client.preparing(len(body.prompt) * body.num_choices):
+        prompts = await gateway.model.encode_prompts(body.prompt, model, arrival.body_size_bytes)
+        echoes = await gateway.model.texts_of(body.prompt if body.echo else (), arrival.body_size_bytes)
     call = await Call.start(gateway, body, arrival, "cmpl", prompts)
-    for choice in call.choices:
-        choice.text = echoes[choice.index // body.num_choices]
+    if body.echo:
+        for choice in call.choices:
+            choice.text = echoes[choice.index // body.num_choices]
     if body.stream:
         return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
     return JSONResponse(await _response(call))
-
-
-async def _encode(gateway: Gateway, prompt: str | list[int]) -> list[int]:
-    return await gateway.model.encode_prompt(prompt) if isinstance(prompt, str) else prompt
-
-
-async def _echoes(gateway: Gateway, body: CompletionRequest) -> list[str]:
-    """The prompts as text."""
-    tokenizer = await gateway.model.tokenizer()
-    return [prompt if isinstance(prompt, str) else tokenizer.decode(prompt) for prompt in body.prompt]
 
 
 async def _response(call: Call) -> dict[str, Any]:

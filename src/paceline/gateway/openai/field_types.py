@@ -49,7 +49,10 @@ def _logit_bias(value: Any) -> dict[int, float]:  # noqa: ANN401
         return {}
     if not isinstance(value, dict):
         raise PydanticCustomError("invalid_value", "it must be an object of token ids and biases")
-    return {_token_id(name): _bias(bias) for name, bias in value.items()}
+    biases = {_token_id(name): _bias(bias) for name, bias in value.items()}
+    if len(biases) < len(value):
+        raise PydanticCustomError("invalid_value", "a token id occurs twice in it, spelt in two ways")
+    return biases
 
 
 def _token_id(name: str) -> int:

@@ -28,6 +28,7 @@ class _DraftCache:
     `block_hashes` are those of the leading blocks that are in the prefix cache."""
 
     text: DraftText
+    tenant: str
     block_table: list[int]
     num_computed: int
     block_hashes: list[bytes]
@@ -61,8 +62,8 @@ class DraftModelDrafter:
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
     the model's context), gets short drafts or none. A call reads at most `prefill_chunk_size` unseen tokens over all
-    sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others that
-    begin so, where both models have one vocabulary. `threads` sample (None: the calling thread alone).
+    sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others of
+    the tenant that begin so, unless the vocabulary cuts text anew. `threads` sample (None: the calling thread alone).
     """
 
     name = "draft-model"
@@ -99,12 +100,14 @@ class DraftModelDrafter:
         return self._blocks.num_free_blocks
 
     def begin(self, sequence: Sequence) -> None:
-        """Starts with what is known of the text's beginning; costs nothing until the first proposal."""
+        """Starts with what is known of the text's beginning; runs no model."""
         text = self._vocabulary.text_of(sequence)
-        match = self._prefixes.lookup(text.token_ids)
+        text.update()
+        tenant = sequence.request.tenant
+        match = self._prefixes.lookup(text.token_ids, tenant)
         table = self._blocks.fork(match.block_ids)
         num_computed = len(table) * self._blocks.block_size
-        self._caches[sequence.sequence_id] = _DraftCache(text, table, num_computed, match.hashes)
+        self._caches[sequence.sequence_id] = _DraftCache(text, tenant, table, num_computed, match.hashes)
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
         """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
@@ -142,9 +145,11 @@ class DraftModelDrafter:
         self._blocks.trim(cache.block_table, 0)
 
     def _keep(self, cache: _DraftCache) -> None:
-        """Lets other sequences find the blocks that the committed text has filled."""
+        """Lets the tenant's other sequences find the blocks that the committed text has filled."""
         self._settle(cache)
-        self._prefixes.commit(cache.block_hashes, cache.text.token_ids, cache.block_table, cache.num_computed)
+        self._prefixes.commit(
+            cache.block_hashes, cache.text.token_ids, cache.block_table, cache.num_computed, cache.tenant
+        )
 
     def _settle(self, cache: _DraftCache) -> None:
         """Follows the committed text: the KV of what it shares with what was computed stays."""

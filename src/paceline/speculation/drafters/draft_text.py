@@ -139,9 +139,8 @@ class MappedText:
 class MappedVocabulary:
     """Tokens are exchanged by a `VocabularyMap`; the draft model's that the target lacks keep a column of their own."""
 
-    keeps_tokens = False
-
     def __init__(self, vocabularies: VocabularyMap) -> None:
+        self.keeps_tokens = vocabularies.exchanges_all
         self._map = vocabularies
         self._rows = np.zeros((0, vocabularies.width), np.float32)
 

@@ -1,0 +1,206 @@
+"""From a call's texts to token ids: what cannot fit is refused unread, and what is large leaves the event loop free."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request as HttpRequest
+
+from paceline.core import Request
+from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.core.messages import ModelInfo, ToEngine
+from paceline.gateway import app as app_module
+from paceline.gateway.arrival import Arrival
+from paceline.gateway.engine_client import EngineClient
+from paceline.gateway.errors import ApiError
+from paceline.gateway.openai.chat import create_chat_completion
+from paceline.gateway.openai.completions import create_completion
+from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+from paceline.gateway.served_model import ServedModel, load_tokenizer
+from paceline.observability import EngineMetrics
+from paceline.tokenizer import Tokenizer
+from tests.support.tiny_gguf import TinyPair
+
+LARGE = 2**20
+
+
+class Recorder:
+    """Passes calls of a tokenizer's methods on and notes their texts' sizes and the threads that they ran in."""
+
+    def __init__(self, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.threads: set[threading.Thread] = set()
+        for name in ("encode", "render_chat", "decode"):
+            monkeypatch.setattr(tokenizer, name, self._recorded(getattr(tokenizer, name)))
+
+    def _recorded(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(text: Any, *args: Any, **options: Any) -> Any:
+            self.sizes.append(len(text))
+            self.threads.add(threading.current_thread())
+            return method(text, *args, **options)
+
+        return call
+
+
+@pytest.fixture
+def tokenizer(tiny_pair: TinyPair) -> Tokenizer:
+    return load_tokenizer(tiny_pair.target)
+
+
+@pytest.fixture
+def info(tokenizer: Tokenizer) -> ModelInfo:
+    return ModelInfo(name="m", context_window_size=64, vocab_size=tokenizer.vocab_size)
+
+
+def served(tokenizer: Any) -> ServedModel:
+    ready = asyncio.get_running_loop().create_future()
+    ready.set_result(tokenizer)
+    return ServedModel("m", "m", ready)
+
+
+def client(info: ModelInfo, max_queued_requests: int) -> EngineClient:
+    metrics = EngineMetrics(CollectorRegistry(), "m")
+    made = EngineClient(metrics, max_queued_requests=max_queued_requests, ready_timeout_s=5.0)
+    sent: list[ToEngine] = []
+    made.attach(0, info, sent.append)
+    return made
+
+
+@pytest.mark.parametrize("text", ["1" * 4_000_000, "the " * 10**6, "<|im_end|>" * 400_000], ids=lambda text: text[:3])
+async def test_of_a_text_that_cannot_fit_little_is_encoded(
+    text: str, tokenizer: Tokenizer, info: ModelInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tokenizer, monkeypatch)
+    model = served(tokenizer)
+    with pytest.raises(ContextOverflowError, match=r"prompt has at least [0-9]+ tokens") as caught:
+        await model.encode_prompts([text], info, len(text))
+    assert (caught.value.param, caught.value.code) == ("prompt", "context_length_exceeded")
+    assert sum(recorder.sizes) < 50_000
+    recorder.sizes.clear()
+    with pytest.raises(ContextOverflowError, match=r"messages has at least [0-9]+ tokens") as caught:
+        await model.encode_chat([{"role": "user", "content": text}], {}, info, len(text))
+    assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
+    assert sum(recorder.sizes) < 50_000
+
+
+@pytest.mark.parametrize("size_bytes", [100, LARGE])
+async def test_what_fits_is_encoded_as_ever(size_bytes: int, tokenizer: Tokenizer, info: ModelInfo) -> None:
+    model = served(tokenizer)
+    texts = ["the riders at the front", "hello world"]
+    expected = [tokenizer.encode_prompt(text) for text in texts]
+    assert await model.encode_prompts([*texts, [1, 2]], info, size_bytes) == [*expected, [1, 2]]
+    assert await model.texts_of([texts[0], expected[1]], size_bytes) == texts
+    messages = [{"role": "user", "content": texts[0]}]
+    assert await model.encode_chat(messages, {}, info, size_bytes) == tokenizer.encode_chat(messages)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [([1] * 64, "prompt has 64 tokens"), ([10**6], "token id 1000000"), ([], "no tokens"), ("a b " * 40, "prompt has")],
+)
+async def test_the_first_prompt_that_is_refused_ends_the_call(
+    prompt: str | list[int], message: str, tokenizer: Tokenizer, info: ModelInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tokenizer, monkeypatch)
+    with pytest.raises(InvalidRequestError, match=message):
+        await served(tokenizer).encode_prompts([prompt, "never reached"], info, LARGE)
+    assert len("never reached") not in recorder.sizes
+
+
+async def test_a_large_body_is_encoded_beside_the_event_loop_however_small_its_parts(
+    tokenizer: Tokenizer, info: ModelInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tokenizer, monkeypatch)
+    model = served(tokenizer)
+    await model.encode_prompts(["hello"] * 250, info, LARGE)
+    await model.texts_of([[1, 2]] * 3, LARGE)
+    await model.encode_chat(({"role": "user", "content": "", "name": "n"} for _ in range(5)), {}, info, LARGE)
+    assert len(recorder.sizes) == 250 + 3 + 2
+    assert threading.current_thread() not in recorder.threads
+    recorder.threads.clear()
+    await model.encode_prompts(["hello"], info, 100)
+    assert recorder.threads == {threading.current_thread()}
+
+
+async def test_no_more_texts_are_encoded_at_once_than_there_are_cores(info: ModelInfo) -> None:
+    """Though clients leave, which cannot stop an encoding that has begun."""
+    num_cores = len(os.sched_getaffinity(0))
+    lock, release = threading.Lock(), threading.Event()
+    running = most = 0
+
+    def encode(text: str) -> list[int]:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        release.wait(60)
+        with lock:
+            running -= 1
+        return [1]
+
+    model = served(SimpleNamespace(encode_prompt=encode, least_num_tokens=lambda text, enough: 1))
+    calls = [asyncio.create_task(model.encode_prompts(["a"], info, LARGE)) for _ in range(3 * num_cores)]
+    while running < num_cores:
+        await asyncio.sleep(0.001)
+    for call in calls[:num_cores]:
+        call.cancel()
+    await asyncio.sleep(0.05)
+    assert running == num_cores
+    release.set()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert results[num_cores:] == [[[1]]] * 2 * num_cores
+    assert most == num_cores
+
+
+@pytest.mark.parametrize(
+    ("max_queued_requests", "kind", "message"),
+    [(2, InvalidRequestError, "2 choices, not 3"), (3, ApiError, "1 requests are already waiting")],
+)
+async def test_the_queue_is_checked_before_anything_is_encoded(
+    max_queued_requests: int,
+    kind: type[Exception],
+    message: str,
+    tokenizer: Tokenizer,
+    info: ModelInfo,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = Recorder(tokenizer, monkeypatch)
+    engine = client(info, max_queued_requests)
+    gateway: Any = SimpleNamespace(model=served(tokenizer), client=engine)
+    await engine.submit([Request(request_id="waits", prompt_token_ids=[1])], 0.0)
+    arrival = Arrival(0.0, "", LARGE)
+    with pytest.raises(kind, match=message):
+        await create_completion(gateway, CompletionRequest(prompt=["a", "b", "c"]), arrival)
+    chat = ChatCompletionRequest.model_validate({"messages": [{"role": "user", "content": "a"}], "n": 3})
+    with pytest.raises(kind, match=message):
+        await create_chat_completion(gateway, chat, arrival)
+    assert recorder.sizes == []
+
+
+@pytest.mark.parametrize(("size", "is_beside_the_loop"), [(10, False), (20_000, True)])
+async def test_a_large_body_is_parsed_beside_the_event_loop(
+    size: int, is_beside_the_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    parse_body = app_module.parse_body
+
+    def parse(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return parse_body(*args)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"prompt": "%s"}' % (b"a" * size)}
+
+    monkeypatch.setattr(app_module, "parse_body", parse)
+    request = HttpRequest({"type": "http", "method": "POST", "headers": []}, receive)
+    body = await app_module._body_of(CompletionRequest)(request)
+    assert body.prompt == ["a" * size]
+    assert (threads != [threading.current_thread()]) == is_beside_the_loop
+    assert (await Arrival.of(request)).body_size_bytes == size + len('{"prompt": ""}')
