@@ -35,6 +35,18 @@ def write_small_gguf(path: Path, *, alignment: int | None = None) -> Path:
     return path
 
 
+def write_unknown_weights(path: Path) -> Path:
+    """A file with one tensor of a type that is known by name only."""
+    writer = gguf.GGUFWriter(path, "llama")
+    data = np.zeros((4, 136), np.uint8)
+    writer.add_tensor("blk.0.attn_q.weight", data, raw_dtype=gguf.GGMLQuantizationType.IQ4_XS)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
 def add_every_kind_of_metadata(writer: gguf.GGUFWriter) -> None:
     writer.add_uint8("small.uint8", 200)
     writer.add_int8("small.int8", -100)

@@ -18,9 +18,9 @@ from paceline.checkpoint import (
     remove_model,
     resolve_model,
 )
-from paceline.core.errors import CheckpointError, ModelNotFoundError, UsageError
+from paceline.core.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError, UsageError
 from tests.checkpoint.pull_support import ENTRY, store_in
-from tests.checkpoint.small_gguf import write_small_gguf
+from tests.checkpoint.small_gguf import write_small_gguf, write_unknown_weights
 from tests.checkpoint.test_gguf import write_split_model
 
 
@@ -182,6 +182,39 @@ def test_malformed_record_is_reported_and_can_be_removed(small_path: Path, tmp_p
         store.resolve("small")
     store.cache.remove("small")
     assert store.cache.installed() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b'{"name": 3}', b"\xff"])
+def test_a_malformed_record_hides_no_other_model(
+    small_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+):
+    store = store_in(tmp_path / "cache")
+    sound = store.pull(str(small_path))
+    broken = store.pull(str(small_path.rename(tmp_path / "my model.gguf")))
+    record = broken.path.parent / "record.json"
+    record.write_bytes(content)
+    assert store.cache.installed() == [sound]
+    assert f"{record}: the record is malformed" in caplog.text
+    assert "run paceline rm my model, and pull the model again" in caplog.text
+    with pytest.raises(ModelNotFoundError, match="offline mode forbids"):
+        store.resolve("some-owner/some-repository", is_offline=True)
+    with pytest.raises(ModelNotFoundError, match="did you mean small"):
+        store.resolve("smal")
+
+
+def test_a_record_can_be_read_by_all_who_can_read_the_model(small_path: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    model = store_in(tmp_path / "cache").pull(str(small_path))
+    assert [path.name for path in model.path.parent.glob("record*")] == ["record.json"]
+    assert (model.path.parent / "record.json").stat().st_mode == other.stat().st_mode
+
+
+def test_local_file_of_a_type_that_is_not_implemented_is_refused(tmp_path: Path):
+    path = write_unknown_weights(tmp_path / "small.gguf")
+    with pytest.raises(UnsupportedModelError, match=r"small\.gguf: tensor 'blk\.0\.attn_q\.weight' has type IQ4_XS"):
+        store_in(tmp_path / "cache").pull(str(path))
+    assert not (tmp_path / "cache").exists()
 
 
 def test_functions_work_on_the_cache_of_the_environment(

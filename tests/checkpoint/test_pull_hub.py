@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from paceline.checkpoint import CatalogEntry, HubSource, ModelStore
-from paceline.core.errors import CheckpointError, ChecksumError, DownloadError, ModelNotFoundError, UsageError
+from paceline.core.errors import (
+    CheckpointError,
+    ChecksumError,
+    DownloadError,
+    ModelNotFoundError,
+    UnsupportedModelError,
+    UsageError,
+)
 from tests.checkpoint.package_server import Answer, PackageServer
 from tests.checkpoint.pull_support import ENTRY, UNREACHABLE_HUB, RecordedProgress, store_in
-from tests.checkpoint.small_gguf import write_small_gguf
+from tests.checkpoint.small_gguf import write_small_gguf, write_unknown_weights
 from tests.checkpoint.test_gguf import write_split_model
 
 REPOSITORY = "test-owner/test-GGUF"
@@ -130,6 +138,63 @@ def test_split_model_is_pulled_whole(server: PackageServer, tmp_path: Path):
     model = hub_store(server, tmp_path / "cache").pull(f"{REPOSITORY}:{parts[0].name}")
     assert [file.name for file in model.files] == [part.name for part in parts]
     assert [path.read_bytes() for path in sorted(model.path.parent.glob("*.gguf"))] == [p.read_bytes() for p in parts]
+
+
+@pytest.mark.parametrize("change", ["another revision", "zeros", "too short"])
+def test_a_finished_part_that_is_not_what_is_published_is_fetched_anew(
+    server: PackageServer, tmp_path: Path, change: str
+):
+    parts = write_split_model(tmp_path)
+    contents = [part.read_bytes() for part in parts]
+    publish(server, {part.name: part.read_bytes() for part in parts})
+    store = hub_store(server, tmp_path / "cache")
+    workspace = store.cache.workspace(f"{REPOSITORY}:{parts[0].name}")
+    stale = {
+        "another revision": contents[0][:-1] + b"?",
+        "zeros": bytes(len(contents[0])),
+        "too short": contents[0][:-1],
+    }
+    for part, content in zip(parts, [stale[change], *contents[1:]], strict=True):
+        (workspace / part.name).write_bytes(content)
+    progress = RecordedProgress()
+    model = store.pull(f"{REPOSITORY}:{parts[0].name}", progress=progress)
+    assert [path.read_bytes() for path in sorted(model.path.parent.glob("*.gguf"))] == contents
+    assert [request.path.rpartition("/")[2] for request in server.requests if "/resolve/" in request.path] == [
+        parts[0].name
+    ]
+    (phase,) = progress.totals
+    assert progress.totals[phase] == progress.sums[phase] == sum(map(len, contents))
+
+
+def test_nothing_gets_its_name_before_it_is_on_the_disk(
+    server: PackageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_bytes: bytes
+):
+    synced: set[int] = set()
+    renamed: list[tuple[str, bool]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def recorded_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def recorded_replace(self: Path, target: Path) -> Path:
+        renamed.append((target.name, self.stat().st_ino in synced))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(Path, "replace", recorded_replace)
+    publish(server, {"model.gguf": model_bytes})
+    hub_store(server, tmp_path / "cache").pull(REPOSITORY)
+    assert renamed == [("model.gguf", True), ("model.gguf", True), ("record.json", True)]
+
+
+def test_file_of_a_type_that_is_not_implemented_is_refused(server: PackageServer, tmp_path: Path):
+    publish(server, {"model.gguf": write_unknown_weights(tmp_path / "original.gguf").read_bytes()})
+    store = hub_store(server, tmp_path / "cache")
+    with pytest.raises(UnsupportedModelError, match=r"has type IQ4_XS, which is not implemented; use another quant"):
+        store.pull(REPOSITORY)
+    assert store.cache.installed() == []
+    assert list(store.cache.workspace(f"{REPOSITORY}:model.gguf").iterdir()) == []
 
 
 def test_file_that_is_no_model_is_refused(server: PackageServer, tmp_path: Path):

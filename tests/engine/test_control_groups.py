@@ -1,4 +1,4 @@
-"""Free memory of control groups, from directory trees like the kernel's."""
+"""Free memory and cores of control groups, from directory trees like the kernel's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.control_groups import free_in_control_groups_bytes
+from paceline.engine.control_groups import cores_in_control_groups, free_in_control_groups_bytes
+from paceline.engine.cores import num_usable_cores
 from paceline.engine.memory import available_memory_bytes
 
 MIB = 1 << 20
@@ -42,8 +43,22 @@ class Machine:
         own = "inactive_file 1\nactive_file 1\n"
         (directory / "memory.stat").write_text(f"{own}total_inactive_file {inactive}\ntotal_active_file {active}\n")
 
+    def add_quota_v2(self, path: str, quota: int | str, period: int = 100_000) -> None:
+        directory = self.mount / path
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cpu.max").write_text(f"{quota} {period}\n")
+
+    def add_quota_v1(self, path: str, quota: int | str, period: int = 100_000) -> None:
+        directory = self.mount / "cpu" / path
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cpu.cfs_quota_us").write_text(f"{-1 if quota == 'max' else quota}\n")
+        (directory / "cpu.cfs_period_us").write_text(f"{period}\n")
+
     def free(self) -> int | None:
         return free_in_control_groups_bytes(self.proc, self.mount)
+
+    def cores(self) -> int | None:
+        return cores_in_control_groups(self.proc, self.mount)
 
 
 @pytest.fixture
@@ -113,3 +128,53 @@ def test_a_group_beyond_its_limit_has_nothing_free(machine: Machine) -> None:
 def test_of_this_machine_it_is_known(machine: Machine) -> None:
     free = free_in_control_groups_bytes(Path("/proc"), Path("/sys/fs/cgroup"))
     assert free is None or free > 0
+
+
+@pytest.mark.parametrize("add", [Machine.add_quota_v2, Machine.add_quota_v1])
+@pytest.mark.parametrize(
+    ("quota", "period", "cores"),
+    [("max", 100_000, None), (200_000, 100_000, 2), (150_000, 100_000, 2), (1_000, 100_000, 1), (150_000, 50_000, 3)],
+)
+def test_a_quota_of_time_is_so_many_cores(machine: Machine, add, quota, period, cores) -> None:
+    machine.join("4:cpu,cpuacct:/a", "0::/a")
+    assert machine.cores() is None
+    add(machine, "a", quota, period)
+    assert machine.cores() == cores
+
+
+@pytest.mark.parametrize("add", [Machine.add_quota_v2, Machine.add_quota_v1])
+def test_the_smallest_quota_of_the_groups_above_counts(machine: Machine, add) -> None:
+    machine.join("9:name=systemd:/x", "4:cpuacct,cpu:/a/b", "0::/a/b")
+    add(machine, "other", 100_000)
+    add(machine, "a/b", "max")
+    add(machine, "a", 300_000)
+    assert machine.cores() == 3
+    add(machine, "a/b", 800_000)
+    assert machine.cores() == 3
+    add(machine, ".", 250_000, 125_000)
+    assert machine.cores() == 2
+
+
+@pytest.mark.parametrize("add", [Machine.add_quota_v2, Machine.add_quota_v1])
+def test_a_container_whose_path_is_the_hosts_reads_the_quota_of_the_root_it_sees(machine: Machine, add) -> None:
+    machine.join("4:cpu,cpuacct:/docker/0123abcd", "0::/docker/0123abcd")
+    add(machine, ".", 400_000)
+    assert machine.cores() == 4
+
+
+def test_version_2_groups_with_names_of_version_1_folders_are_not_taken_for_those(machine: Machine) -> None:
+    machine.join("0::/a")
+    machine.add_quota_v2("cpu", 100_000)
+    assert machine.cores() is None
+
+
+def test_no_more_cores_are_used_than_the_quota_or_the_affinity_allows(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process_id: set(range(10, 74)))
+    assert num_usable_cores(machine.proc, machine.mount) == 64
+    machine.join("0::/")
+    machine.add_quota_v2(".", 200_000)
+    assert num_usable_cores(machine.proc, machine.mount) == 2
+    machine.add_quota_v2(".", 9_600_000)
+    assert num_usable_cores(machine.proc, machine.mount) == 64

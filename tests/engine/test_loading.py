@@ -99,6 +99,12 @@ def test_available_memory_is_the_control_groups_where_that_is_less(tmp_path):
     assert available_memory_bytes() > 0
 
 
+def test_by_default_there_is_a_thread_for_each_usable_core(tiny_pair, monkeypatch):
+    monkeypatch.setattr("paceline.engine.loading.num_usable_cores", lambda: 3)
+    assert load_pair(config_of(tiny_pair, num_threads=None)).target.model.threads.num_threads == 3
+    assert load_pair(config_of(tiny_pair, num_threads=2)).target.model.threads.num_threads == 2
+
+
 def config_of(pair, **settings):
     defaults = {"model": str(pair.target), "draft_model": str(pair.draft), "context_window_size": 128}
     return EngineConfig(**(defaults | {"num_threads": 1, "max_batch_size": 2} | settings))
@@ -304,3 +310,45 @@ def test_a_truncated_model_is_refused(tiny_pair, tmp_path):
     broken.write_bytes(tiny_pair.target.read_bytes()[:100_000])
     with pytest.raises(CheckpointError):
         Engine(EngineConfig(model=str(broken)))
+
+
+def test_rows_beyond_the_tokens_add_nothing_to_a_text(tmp_path):
+    path = write_tiny_gguf(tmp_path / "padded.gguf", "qwen2", "Q4_K", num_padding_rows=7)
+    engine = Engine(EngineConfig(model=str(path), num_threads=1))
+    assert engine.vocab_size == 391
+    sampling = SamplingParams(max_tokens=3, temperature=0.0, logit_bias={390: 100.0}, num_logprobs=2)
+    (completion,) = engine.generate([[390, 100]], sampling)
+    assert (completion.token_ids, completion.text) == ([390] * 3, "")
+
+
+@pytest.mark.parametrize("settings", [{}, {"draft_vocab_size": 300}])
+@pytest.mark.parametrize(("target_padding", "draft_padding"), [(7, 0), (0, 7), (7, 7)])
+def test_a_draft_model_with_another_number_of_rows_drafts(tmp_path, target_padding, draft_padding, settings):
+    target = write_tiny_gguf(tmp_path / "target.gguf", num_layers=3, num_padding_rows=target_padding)
+    draft = write_tiny_gguf(tmp_path / "draft.gguf", num_layers=1, num_padding_rows=draft_padding)
+    common = {"model": str(target), "num_threads": 1, "context_window_size": 128, "speculation": "fixed"}
+    names = {"draft_model": str(draft), "drafters": ("draft-model",)}
+    drafted, plain = (Engine(EngineConfig(**common, **extra)) for extra in ({**names, **settings}, {"drafters": ()}))
+    sampling = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
+    prompt = [383 + target_padding, *b"the riders"]
+    answers = [engine.generate([prompt], sampling)[0] for engine in (drafted, plain)]
+    assert answers[0].token_ids == answers[1].token_ids
+    assert answers[0].speculation.num_accepted_tokens > 0
+
+
+def test_tokens_without_a_row_are_refused(tmp_path):
+    path = write_tiny_gguf(tmp_path / "cut.gguf", "qwen2", "Q4_K", num_padding_rows=-3)
+    message = r"cut\.gguf: the vocabulary has 384 tokens, but the embedding only 381 rows; the file is corrupt"
+    with pytest.raises(CheckpointError, match=message):
+        Engine(EngineConfig(model=str(path), num_threads=1))
+
+
+def test_more_threads_than_can_be_started_are_refused(monkeypatch, tiny_pair):
+    """As where a group's tasks are limited."""
+
+    def refuse(num_threads):
+        raise RuntimeError("only 2 of 64 threads can run here; ask for fewer")
+
+    monkeypatch.setattr("paceline.engine.loading.ThreadPool", refuse)
+    with pytest.raises(ConfigError, match="num_threads is 64: only 2 of 64 threads can run here; ask for fewer"):
+        load_pair(EngineConfig(model=str(tiny_pair.target), num_threads=64))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
-from paceline.checkpoint import GgufFile
+from paceline.checkpoint import GgmlType, GgufFile
 from paceline.core import Activation, RopeStyle
 from paceline.core.errors import CheckpointError, UnsupportedModelError
 from paceline.models import layer_tensors, read_model_config
@@ -110,6 +111,8 @@ def test_missing_key_is_named(llama, suffix):
         ("llama.block_count", 0, CheckpointError, "'llama.block_count' is 0; it must be above zero"),
         ("llama.block_count", 1.5, CheckpointError, "'llama.block_count' is 1.5, not a whole number"),
         ("llama.block_count", [1, 2], UnsupportedModelError, "a value for each layer"),
+        ("llama.block_count", 22, CheckpointError, "block_count' is 22, but there are only 21 tensors"),
+        ("llama.block_count", 100_000, CheckpointError, "block_count' is 100000, but there are only 21 tensors"),
         ("llama.attention.head_count_kv", 3, CheckpointError, "4 attention heads cannot share 3"),
         ("llama.attention.layer_norm_rms_epsilon", math.nan, CheckpointError, "not a number"),
         ("llama.attention.value_length", 32, UnsupportedModelError, "value_length' is 32 with heads of 64"),
@@ -158,6 +161,26 @@ def test_each_required_tensor_is_missed_by_name(open_tiny, architecture):
 def test_wrong_shape_is_named(llama):
     llama.tensors["blk.0.ffn_up.weight"] = replace(llama.tensors["blk.0.ffn_up.weight"], shape=(256, 512))
     with pytest.raises(CheckpointError, match=r"'blk.0.ffn_up.weight' has shape \(256, 512\) instead of \(512, 256\)"):
+        read_model_config(llama)
+
+
+def test_sizes_that_no_tensor_has_take_no_memory(llama):
+    for suffix in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        llama.metadata[f"llama.{suffix}"] = 2_000_000
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=r"'blk.0.attn_q.weight' has shape .* instead of \(8000000, 256\)"):
+        read_model_config(llama)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 1_000_000
+
+
+@pytest.mark.parametrize("weight_type", [GgmlType.IQ4_XS, GgmlType.IQ3_S, GgmlType.TQ1_0, GgmlType.MXFP4, GgmlType.F64])
+@pytest.mark.parametrize("name", ["token_embd.weight", "blk.1.ffn_up.weight", "blk.0.attn_norm.weight"])
+def test_a_weight_type_that_is_not_implemented_is_named(llama, name, weight_type):
+    llama.tensors[name] = replace(llama.tensors[name], type=weight_type)
+    message = rf"tiny\.gguf: tensor '{name}' has type {weight_type.name}, which is not implemented; .*F32, .*, IQ4_NL"
+    with pytest.raises(UnsupportedModelError, match=message):
         read_model_config(llama)
 
 

@@ -5,7 +5,7 @@ Imports only `core`. Tokenizers and architectures read what they need from `Gguf
 
 from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir, tokenizer_cache_dir
 from paceline.checkpoint.catalog import CATALOG, DEFAULT_MODEL_NAME, CatalogEntry, HubSource, PackageSource
-from paceline.checkpoint.dequantize import dequantize
+from paceline.checkpoint.dequantize import check_weight_types, dequantize
 from paceline.checkpoint.ggml_type import GgmlType
 from paceline.checkpoint.gguf import GgufFile, GgufTensor
 from paceline.checkpoint.progress import ProgressListener, SilentProgress
@@ -26,6 +26,7 @@ __all__ = [
     "ProgressListener",
     "ResolvedModel",
     "SilentProgress",
+    "check_weight_types",
     "default_cache_dir",
     "dequantize",
     "list_models",

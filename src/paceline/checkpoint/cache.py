@@ -8,20 +8,22 @@ A model is installed when its record is there, which is written last and atomica
 from __future__ import annotations
 
 import fcntl
-import os
+import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
+from paceline.checkpoint.atomic_file import write_atomically
 from paceline.core.errors import CheckpointError, ModelNotFoundError
 
 _RECORD_NAME = "record.json"
 _MAX_DIRECTORY_NAME_LENGTH = 240
+_logger = logging.getLogger(__name__)
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -73,13 +75,16 @@ class ModelCache:
         self.directory = directory
 
     def find(self, name: str) -> InstalledModel | None:
-        """The installed model of that name, None where it or one of its files is absent; reads no model data."""
+        """The installed model of that name, None where it or one of its files is absent; reads no model data.
+
+        Raises CheckpointError for a malformed record.
+        """
         return self._read(self._model_dir(name)) if _is_possible(name) else None
 
     def installed(self) -> list[InstalledModel]:
-        """All installed models, by name."""
+        """All installed models, by name; those whose record is malformed are left out with a warning."""
         directories = self._models_dir.iterdir() if self._models_dir.is_dir() else iter(())
-        models = [self._read(directory) for directory in directories]
+        models = [self._read_or_warn(directory) for directory in directories]
         return sorted((model for model in models if model is not None), key=lambda model: model.name)
 
     def install(self, name: str, source: str, files: list[tuple[Path, str]]) -> InstalledModel:
@@ -92,9 +97,8 @@ class ModelCache:
         stored = [StoredFile(path.name, path.stat().st_size, sha256) for path, sha256 in files]
         for path, _ in files:
             path.replace(directory / path.name)
-        unfinished = directory / f"{_RECORD_NAME}.part"
-        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(_Record(name, source, stored))))
-        unfinished.replace(directory / _RECORD_NAME)
+        record = msgspec.json.encode(_Record(name, source, stored))
+        write_atomically(directory / _RECORD_NAME, msgspec.json.format(record))
         return InstalledModel(name, directory / stored[0].name, source, tuple(stored))
 
     def remove(self, name: str) -> None:
@@ -132,6 +136,13 @@ class ModelCache:
     def _workspace_dir(self, name: str) -> Path:
         return self.directory / "downloads" / _directory_name(name)
 
+    def _read_or_warn(self, directory: Path) -> InstalledModel | None:
+        try:
+            return self._read(directory)
+        except CheckpointError as error:
+            _logger.warning("%s", error)
+            return None
+
     def _read(self, directory: Path) -> InstalledModel | None:
         path = directory / _RECORD_NAME
         if not path.is_file():
@@ -139,7 +150,10 @@ class ModelCache:
         try:
             record = msgspec.json.decode(path.read_bytes(), type=_Record)
         except msgspec.MsgspecError as error:
-            raise CheckpointError(f"{path}: the record is malformed ({error}); delete {directory}") from error
+            name = unquote(directory.name)
+            raise CheckpointError(
+                f"{path}: the record is malformed ({error}); run paceline rm {name}, and pull the model again"
+            ) from error
         if not record.files or not all(_is_intact(directory / file.name, file.size_bytes) for file in record.files):
             return None
         return InstalledModel(record.name, directory / record.files[0].name, record.source, tuple(record.files))
@@ -157,9 +171,3 @@ def _directory_name(name: str) -> str:
     """A file name that no other model name gives; never hidden, never a path."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E", 1) if quoted.startswith(".") else quoted
-
-
-def sync_to_disk(path: Path) -> None:
-    """Returns when the file's content is on the disk, so that a record of it cannot outlive it."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())

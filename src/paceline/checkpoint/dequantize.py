@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.checkpoint.ggml_type import GgmlType
-from paceline.checkpoint.gguf import GgufTensor, UInt8Array
+from paceline.checkpoint.gguf import GgufFile, GgufTensor, UInt8Array
 from paceline.core.batch import Float32Array
 from paceline.core.errors import UnsupportedModelError
 
@@ -29,10 +29,7 @@ def dequantize(tensor: GgufTensor) -> Float32Array:
     """The weights of `tensor`, float32 of its shape, in new memory; raises UnsupportedModelError."""
     decode = _DECODERS.get(tensor.type)
     if decode is None:
-        raise UnsupportedModelError(
-            f"tensor {tensor.name!r} has type {tensor.type.name}, which is not implemented; use another quantization "
-            f"of this model ({', '.join(known.name for known in _DECODERS)})"
-        )
+        raise UnsupportedModelError(_unsupported(tensor))
     block_size = tensor.type.block_size
     blocks = tensor.data.reshape(-1, tensor.type.type_size_bytes)
     weights = np.empty((len(blocks), block_size), dtype=np.float32)
@@ -40,6 +37,20 @@ def dequantize(tensor: GgufTensor) -> Float32Array:
     for start in range(0, len(blocks), chunk):
         weights[start : start + chunk] = decode(blocks[start : start + chunk]).reshape(-1, block_size)
     return weights.reshape(tensor.shape)
+
+
+def check_weight_types(gguf: GgufFile) -> None:
+    """Raises UnsupportedModelError, naming it, for a tensor of a type that is not implemented; reads no weights."""
+    for tensor in gguf.tensors.values():
+        if tensor.type not in _DECODERS:
+            raise UnsupportedModelError(f"{gguf.paths[0]}: {_unsupported(tensor)}")
+
+
+def _unsupported(tensor: GgufTensor) -> str:
+    return (
+        f"tensor {tensor.name!r} has type {tensor.type.name}, which is not implemented; use another quantization "
+        f"of this model ({', '.join(known.name for known in _DECODERS)})"
+    )
 
 
 # Every function below takes blocks, uint8 [n, type_size_bytes], and returns float32 with n * block_size elements.

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
+from paceline.checkpoint.atomic_file import sync_to_disk
 from paceline.checkpoint.progress import ProgressListener
 from paceline.core.errors import ChecksumError, DownloadError
 
@@ -84,10 +85,12 @@ class Downloader:
         return self._client.get(url, headers=headers)
 
     def fetch(self, remote: RemoteFile, destination: Path) -> None:
-        """Puts the file at `destination` unless it is there; raises DownloadError, ChecksumError."""
+        """Puts the file at `destination` unless it is there as published; raises DownloadError, ChecksumError."""
         if destination.exists():
-            self._progress.advance(destination.stat().st_size)
-            return
+            if _is_as_published(destination, remote):
+                self._progress.advance(destination.stat().st_size)
+                return
+            destination.unlink()
         part = destination.with_name(f"{destination.name}.part")
         had_earlier_bytes = part.exists()
         try:
@@ -97,6 +100,7 @@ class Downloader:
             if not had_earlier_bytes:
                 raise
             self._complete(remote, part)
+        sync_to_disk(part)
         part.replace(destination)
 
     def _complete(self, remote: RemoteFile, part: Path) -> None:
@@ -170,6 +174,12 @@ class Downloader:
     def _start_over(self, part: Path) -> None:
         self._progress.advance(-_size_of(part))
         part.unlink(missing_ok=True)
+
+
+def _is_as_published(path: Path, remote: RemoteFile) -> bool:
+    """Whether size and sha256 are the remote file's, as far as they are published."""
+    has_size = remote.size_bytes in (None, path.stat().st_size)
+    return has_size and (remote.sha256 is None or sha256_of(path) == remote.sha256)
 
 
 def check_sha256(path: Path, expected: str, source: str) -> None:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import httpx
 
-from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir, sync_to_disk
+from paceline.checkpoint.atomic_file import sync_to_disk
+from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir
 from paceline.checkpoint.catalog import CATALOG, CatalogEntry, HubSource, PackageSource
+from paceline.checkpoint.dequantize import check_weight_types
 from paceline.checkpoint.download import Downloader, RetryPolicy, check_sha256, sha256_of
 from paceline.checkpoint.gguf import GgufFile
 from paceline.checkpoint.hub import HubReference, ModelHub
@@ -78,7 +80,7 @@ class ModelStore:
         """Installs a catalog name, `owner/repository[:file]` of the hub, or a local file; blocks until done.
 
         What is installed already costs nothing. Raises ModelNotFoundError, DownloadError, ChecksumError, UsageError,
-        and CheckpointError for a local file that is not sound.
+        and CheckpointError for a file that is not sound or has weights of a type that is not implemented.
         """
         listener = progress or SilentProgress()
         if (path := self._local_path(reference)) is not None:
@@ -165,6 +167,7 @@ class ModelStore:
 
     def _import_file(self, path: Path) -> InstalledModel:
         with GgufFile.open(path) as model:
+            check_weight_types(model)
             originals = model.paths
         checksum = sha256_of(originals[0])
         by_checksum = {entry.sha256: entry.name for entry in self.catalog.values()}
@@ -181,9 +184,10 @@ class ModelStore:
             return self._install_checked(name, f"file ({path.absolute()})", copies)
 
     def _install_checked(self, name: str, source: str, paths: list[Path]) -> InstalledModel:
-        """Installs files that open as a GGUF model; deletes them where they do not."""
+        """Installs files that open as a GGUF model of known weight types; deletes them where they do not."""
         try:
-            GgufFile.open(paths[0]).close()
+            with GgufFile.open(paths[0]) as model:
+                check_weight_types(model)
         except CheckpointError:
             _empty(paths[0].parent)
             raise

@@ -94,7 +94,9 @@ def model_options(
     draft_weight_bits: Annotated[
         str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of the model; default: all cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of the model; default: all cores that the process may use.")
+    ] = None,
     kv_cache_type: Annotated[
         str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
     ] = None,

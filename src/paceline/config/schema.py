@@ -29,10 +29,10 @@ class EngineConfig(BaseModel):
     `num_speculative_tokens` is the cap of every window. A drafter whose share of accepted tokens falls below
     `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many tokens, the most frequent ones, a
     draft model can guess (None: all); `draft_weight_bits` what its weights are rounded to (None: as in the file).
-    `num_threads` None means all cores. `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of
-    `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are stored (the draft model's too);
-    `activation_bits` what activations are rounded to before they meet quantized weights (None: 8, or 15 for narrow
-    models). Both change the logits, and so the text.
+    `num_threads` None means all cores that the process may use. `kv_cache_size_bytes` None means enough for
+    `max_batch_size` sequences of `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are
+    stored (the draft model's too); `activation_bits` what activations are rounded to before they meet quantized weights
+    (None: 8, or 15 for narrow models). Both change the logits, and so the text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,12 +1,13 @@
-"""How much memory the control groups (cgroups, v2 and v1) of this process leave it.
+"""How much memory and how many cores the control groups (cgroups, v2 and v1) of this process leave it.
 
 The limit may be that of the process's own group or of any group above it. Pages of files do not count as used, as in
 /proc/meminfo's MemAvailable: the kernel drops them where memory is wanted, and a model file that was just downloaded is
-nothing else. Source: Linux admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst.
+nothing else. Source: Linux admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and scheduler/sched-bwc.rst.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -34,6 +35,7 @@ _VERSIONS = (
         ("total_inactive_file", "total_active_file"),
     ),
 )
+_QUOTA_FILES = (("", ".", ("cpu.max",)), ("cpu", "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")))
 
 
 def free_in_control_groups_bytes(proc: Path, mount: Path) -> int | None:
@@ -45,6 +47,17 @@ def free_in_control_groups_bytes(proc: Path, mount: Path) -> int | None:
         if (room := _free_bytes(directory, version)) is not None
     ]
     return min(free, default=None)
+
+
+def cores_in_control_groups(proc: Path, mount: Path) -> int | None:
+    """The fewest cores whose whole time a group may use, rounded up; None without a quota."""
+    quotas = [
+        quota
+        for controller, folder, names in _QUOTA_FILES
+        for directory in _group_directories(mount / folder, _group_path(proc, controller))
+        if (quota := _quota_in_cores(*(directory / name for name in names))) is not None
+    ]
+    return math.ceil(min(quotas)) if quotas else None
 
 
 def _group_path(proc: Path, controller: str) -> PurePosixPath:
@@ -75,16 +88,27 @@ def _free_bytes(directory: Path, version: _Version) -> int | None:
     return max(0, limit - max(0, used - file_pages))
 
 
+def _quota_in_cores(*paths: Path) -> float | None:
+    """None where the files do not hold two numbers: the time that may be used in each period, and the period."""
+    words = [word for path in paths for word in _read_words(path)]
+    if len(words) != 2 or not all(word.isdigit() and int(word) > 0 for word in words):
+        return None
+    quota, period = map(int, words)
+    return quota / period
+
+
 def _read_number(path: Path) -> int | None:
     """None where the file is absent or says that there is no limit."""
-    if not path.is_file():
-        return None
-    text = path.read_text().strip()
-    return int(text) if text.isdigit() else None
+    words = _read_words(path)
+    return int(words[0]) if words and words[0].isdigit() else None
+
+
+def _read_words(path: Path) -> list[str]:
+    """None at all where the file is absent."""
+    return path.read_text().split() if path.is_file() else []
 
 
 def _read_fields(path: Path) -> dict[str, int]:
     """Lines of a name and a number; none where the file is absent."""
-    if not path.is_file():
-        return {}
-    return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
+    words = _read_words(path)
+    return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}

@@ -12,6 +12,7 @@ from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_d
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import ActivationRounding
 from paceline.core.errors import ConfigError
+from paceline.engine.cores import num_usable_cores
 from paceline.engine.memory import available_memory_bytes, check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.open_models import OpenModel, OpenPair, map_vocabularies, open_model
 from paceline.engine.parts import EngineParts
@@ -158,12 +159,19 @@ def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> Lo
 
 def load_weights(pair: OpenPair, config: EngineConfig, instruction_set: str | None = None) -> LoadedPair:
     """Loads the models of open files."""
-    threads = ThreadPool(config.num_threads or len(os.sched_getaffinity(0)))
+    threads = _start_threads(config.num_threads or num_usable_cores())
     target = load_model(pair.target, config, threads, instruction_set)
     if pair.draft is None:
         return LoadedPair(target, None, pair.drafter_names)
     draft = load_model(pair.draft, config, threads, instruction_set, is_draft=True)
     return LoadedPair(target, draft, pair.drafter_names, pair.vocabulary_map)
+
+
+def _start_threads(num_threads: int) -> ThreadPool:
+    try:
+        return ThreadPool(num_threads)
+    except RuntimeError as error:
+        raise ConfigError(f"num_threads is {num_threads}: {error}") from error
 
 
 def build_parts(

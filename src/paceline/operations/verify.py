@@ -7,7 +7,6 @@ batches. `verify_plan` says what is run; nothing here prints.
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,7 @@ from paceline.config import DrafterName, EngineConfig
 from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
+from paceline.engine.cores import num_usable_cores
 from paceline.engine.loading import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
 from paceline.models import ThreadPool, instruction_sets, read_model_config
 from paceline.models.sampling import RowSampler
@@ -271,7 +271,7 @@ def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bo
         if config.shared_layers == 0 and (num_shared := _num_layers(resolved.target) // 2) > 0:
             config = config.model_copy(update={"shared_layers": num_shared})
             drafters = (*drafters, SHARED_LAYERS)
-    max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, len(os.sched_getaffinity(0)))
+    max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, num_usable_cores())
     return Verification(config, make_plan(scope, drafters, instruction_sets(), max_threads), has_row_hashes)
 
 

@@ -40,9 +40,8 @@ def read_model_config(gguf: GgufFile) -> ModelConfig:
         )
     _refuse_unknown_options(metadata, architecture)
     config = _read_sizes(gguf, metadata, architecture)
-    config = replace(config, layers=_read_layers(gguf, metadata, architecture, config))
     check_tensors(gguf, config)
-    return config
+    return replace(config, layers=_read_layers(gguf, metadata, architecture, config))
 
 
 def _refuse_unknown_options(metadata: Metadata, architecture: Architecture) -> None:
@@ -64,7 +63,7 @@ def _read_sizes(gguf: GgufFile, metadata: Metadata, architecture: Architecture) 
             f"{metadata.path}: {num_heads} attention heads cannot share {num_kv_heads} key-value heads evenly; "
             "the file is corrupt"
         )
-    num_layers, head_dim = metadata.size("block_count"), _read_head_dim(metadata, hidden_size // num_heads)
+    num_layers, head_dim = _read_num_layers(gguf, metadata), _read_head_dim(metadata, hidden_size // num_heads)
     default_scale = 1.0 / math.sqrt(head_dim)
     if metadata.architecture == "gemma3" and num_layers == _GEMMA3_27B_LAYERS:
         default_scale = 1.0 / math.sqrt(hidden_size / num_heads)
@@ -88,6 +87,17 @@ def _read_sizes(gguf: GgufFile, metadata: Metadata, architecture: Architecture) 
         has_post_norms=architecture.has_post_norms,
         has_tied_output=OUTPUT_NAME not in gguf.tensors,
     )
+
+
+def _read_num_layers(gguf: GgufFile, metadata: Metadata) -> int:
+    """Never more than the tensors can be, so that what grows with the layers is bounded by the file's size."""
+    num_layers = metadata.size("block_count")
+    if num_layers > len(gguf.tensors):
+        raise CheckpointError(
+            f"{metadata.path}: metadata key {metadata.key('block_count')!r} is {num_layers}, but there are only "
+            f"{len(gguf.tensors)} tensors; the file is corrupt"
+        )
+    return num_layers
 
 
 def _read_head_dim(metadata: Metadata, default: int) -> int:

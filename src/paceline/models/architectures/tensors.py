@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paceline.checkpoint import GgufFile
+from paceline.checkpoint import GgufFile, check_weight_types
 from paceline.core.errors import CheckpointError, UnsupportedModelError
 from paceline.core.model_config import ModelConfig
 from paceline.models.architectures.families import ARCHITECTURES
@@ -65,7 +65,8 @@ def model_tensors(config: ModelConfig) -> Iterator[TensorDescription]:
 
 def check_tensors(gguf: GgufFile, config: ModelConfig) -> None:
     """Raises CheckpointError for a missing tensor or a wrong shape, UnsupportedModelError for a tensor that no
-    decoder would use, each naming it."""
+    decoder would use and for weights of a type that is not implemented, each naming it."""
+    check_weight_types(gguf)
     path = gguf.paths[0]
     known = {description.name: description for description in model_tensors(config)}
     for name, tensor in gguf.tensors.items():
