@@ -36,7 +36,7 @@ serve: setup
 	$(BIN)/paceline serve $(MODEL) --host $(HOST) --port $(PORT) $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-large: setup
 	$(BIN)/python -m pytest -m large $(ARGS)

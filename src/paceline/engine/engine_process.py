@@ -167,7 +167,8 @@ def _model_info(engine: Engine) -> ModelInfo:
 
 
 def _exit_at_once(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(0)
+    """Raising SystemExit would print a traceback wherever exceptions are ignored, such as in a finalizer."""
+    os._exit(0)
 
 
 def _end_with_parent(socket_dir: Path) -> None:
