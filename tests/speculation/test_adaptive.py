@@ -255,6 +255,18 @@ def test_a_model_that_is_always_wrong_is_probed_ever_more_rarely():
     assert run.control.times.wasted_share < 0.02
 
 
+def test_one_long_draft_that_was_wrong_is_no_reason_to_pause():
+    guard = Guard()
+    guard.record(1.0, 1.0, 1)
+    guard.record(-4.0, 1.0, 2)
+    assert not guard.is_pausing(3)
+    guard.record(0.2, 1.0, 3)
+    guard.record(-0.1, 1.0, 4)
+    assert not guard.is_pausing(5)
+    guard.record(-0.1, 1.0, 5)
+    assert guard.is_pausing(6)
+
+
 def test_a_guard_pauses_longer_each_time_and_forgives():
     guard = Guard()
     pauses = []

@@ -13,6 +13,7 @@ _MEMORY = 0.99
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
 _ALLOWANCE = 2.0  # plain steps that a drafter may be behind, or ahead
+_FEWEST_LOSSES = 2  # drafts in a row; one alone may have been long
 _CREDIT = 2.0  # plain steps that probes may take before anything is known
 _PROOF = 2  # accepted tokens in a row that end a pause
 
@@ -21,11 +22,13 @@ _PROOF = 2  # accepted tokens in a row that end a pause
 class Guard:
     """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late.
 
-    Once it is behind by more than two plain steps the drafter pauses, longer each time until it is ahead again.
+    Once it is behind by more than two plain steps, and not by its last draft alone, the drafter pauses, longer each
+    time until it is ahead again.
     It cannot be ahead by more than that either, so that old success does not pay for long failure.
     """
 
     balance_s: float = 0.0
+    num_losses: int = 0
     resume_at: int = 0
     pause: int = _LEAST_PAUSE
 
@@ -42,9 +45,10 @@ class Guard:
         """Takes in the net of a step in which the drafter drafted."""
         most_s = _ALLOWANCE * plain_step_s
         self.balance_s = min(most_s, self.balance_s * _MEMORY + saved_s)
+        self.num_losses = self.num_losses + 1 if saved_s < 0.0 else 0
         if self.balance_s > 0.0:
             self.pause = _LEAST_PAUSE
-        elif self.balance_s < -most_s:
+        elif self.balance_s < -most_s and self.num_losses >= _FEWEST_LOSSES:
             self.resume_at = step + 1 + self.pause
             self.pause = min(_MOST_PAUSE, 2 * self.pause)
             self.balance_s = -most_s / 2
