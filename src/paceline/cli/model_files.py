@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from paceline.cli.progress import PullProgress
 from paceline.cli.prompts import check_chats
 from paceline.config import EngineConfig
-from paceline.engine.loading import ResolvedPair, open_pair, resolve_pair
+from paceline.engine.loading import ResolvedPair, resolve_pair
+from paceline.engine.open_models import open_model
 from paceline.operations.workload import Task
 
 
@@ -20,6 +21,6 @@ def pull_models(config: EngineConfig) -> ResolvedPair:
 def pull_chat_models(config: EngineConfig, tasks: Iterable[Task]) -> ResolvedPair:
     """`pull_models` for models that are to answer `tasks`; raises UsageError where the target does not take them."""
     resolved = pull_models(config)
-    with open_pair(config) as files:
-        check_chats(files.target, (task.messages for task in tasks))
+    with open_model(resolved.target) as target:
+        check_chats(target, (task.messages for task in tasks))
     return resolved

@@ -222,14 +222,11 @@ class Engine:
         self, prompt: str | list[int], sampling: SamplingParams | None, speculation: SpeculationParams | None
     ) -> Request:
         token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
-        sampling, speculation = sampling or SamplingParams(), speculation or SpeculationParams()
-        _check_is_tuple("stop", sampling.stop)
-        _check_is_tuple("drafters", speculation.drafters)
         return Request(
             request_id=next(name for name in self._local_ids if name not in self._generations),
             prompt_token_ids=token_ids,
-            sampling=sampling,
-            speculation=speculation,
+            sampling=sampling or SamplingParams(),
+            speculation=speculation or SpeculationParams(),
         )
 
     def _begin(self, request: Request) -> tuple[Generation, Finish | None]:
@@ -294,12 +291,6 @@ def _token_ids(prompt: object) -> list[int]:
         if not isinstance(token_id, Integral):
             raise InvalidRequestError(f"a prompt holds {token_id!r}; token ids are integers", "prompt")
     return token_ids
-
-
-def _check_is_tuple(name: str, texts: tuple[str, ...] | None) -> None:
-    """Raises InvalidRequestError for a text alone, which would be taken for as many as it has characters."""
-    if isinstance(texts, str):
-        raise InvalidRequestError(f"{name} is a single text; pass a tuple of texts, ({texts!r},) for one", name)
 
 
 def _build_scheduler(config: EngineConfig, parts: EngineParts, context_size: int) -> Scheduler:

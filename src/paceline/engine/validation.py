@@ -28,6 +28,8 @@ class RequestLimits:
 
 def check_request(request: Request, limits: RequestLimits) -> None:
     """Raises InvalidRequestError for a value that cannot be honoured, ContextOverflowError for too long a prompt."""
+    _check_is_tuple("stop", request.sampling.stop)
+    _check_is_tuple("drafters", request.speculation.drafters)
     _check_types(request.sampling)
     _check_types(request.speculation)
     if not request.prompt_token_ids:
@@ -53,6 +55,12 @@ def check_request(request: Request, limits: RequestLimits) -> None:
         )
     _check_sampling(request.sampling, limits)
     _check_min_tokens(request.sampling, limits.context_window_size - num_prompt_tokens)
+
+
+def _check_is_tuple(name: str, texts: tuple[str, ...] | None) -> None:
+    """Raises InvalidRequestError for a text alone, which would be taken for as many as it has characters."""
+    if isinstance(texts, str):
+        raise InvalidRequestError(f"{name} is a single text; pass a tuple of texts, ({texts!r},) for one", name)
 
 
 def _check_types(params: SamplingParams | SpeculationParams) -> None:

@@ -20,11 +20,12 @@ _PROOF = 2  # accepted tokens in a row that end a pause
 
 @dataclass(slots=True)
 class Guard:
-    """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late.
+    """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late. `num_losses` of its
+    latest drafts in a row cost more than they saved.
 
     Once it is behind by more than two plain steps, and not by its last draft alone, the drafter pauses, longer each
-    time until it is ahead again.
-    It cannot be ahead by more than that either, so that old success does not pay for long failure.
+    time until it is ahead again. It cannot be ahead by more than that either, so that old success does not pay for long
+    failure.
     """
 
     balance_s: float = 0.0
