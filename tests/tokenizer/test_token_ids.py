@@ -57,6 +57,8 @@ def test_smollm2_tokenizes_as_llama_cpp(smollm2_path: Path) -> None:
     [
         pytest.param(lambda real: tokenizer_metadata(real, pre="gpt-2"), id="gpt-2"),
         pytest.param(lambda real: tokenizer_metadata(real, pre="qwen2", add_eos_token=True), id="qwen2-adds-eos"),
+        pytest.param(lambda real: tokenizer_metadata(real, pre="deepseek-r1-qwen"), id="deepseek-r1-qwen"),
+        pytest.param(lambda real: _without(tokenizer_metadata(real, pre="tekken"), "add_bos_token"), id="tekken"),
         pytest.param(lambda real: _without(tokenizer_metadata(real, pre="llama-bpe"), "add_bos_token"), id="llama-bpe"),
         pytest.param(lambda real: _without(tokenizer_metadata(real), "pre"), id="no-pre-tokenizer"),
         pytest.param(sentence_piece_metadata, id="sentence-piece"),
