@@ -25,7 +25,7 @@ IMPORT_ORDER = (
     "observability",
     "checkpoint",
     "tokenizer",
-    "constraints",
+    "sampling",
     "models",
     "kvcache",
     "speculation",

@@ -7,6 +7,7 @@ import pytest
 
 from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InvalidRequestError
+from paceline.speculation import NgramDrafter
 from tests.engine.engine_factory import run, token_ids
 
 GREEDY = SamplingParams(max_tokens=4, temperature=0.0)
@@ -89,6 +90,27 @@ def test_parameters_may_come_from_numpy_and_in_lists(engines):
     )
     expected, actual = (engine.generate([[5, 6, 7]], sampling)[0].token_ids for sampling in (plain, same))
     assert actual == expected
+
+
+def test_modes_and_drafters_may_be_given_by_their_names(engines):
+    engine = engines.make([NgramDrafter()], window=4)
+    prompt = [5, 6, 7, 5, 6, 7, 5, 6]
+    sampling = SamplingParams(max_tokens=24, temperature=0.0)
+    (drafting,) = engine.generate([prompt], sampling)
+    assert drafting.speculation.num_draft_tokens > 0
+    (off,) = engine.generate([prompt], sampling, SpeculationParams(mode="off"))  # type: ignore[arg-type]
+    assert (off.speculation.num_draft_tokens, off.token_ids) == (0, drafting.token_ids)
+    with pytest.raises(InvalidRequestError, match=r"'oracle' is not a drafter; known are: .*ngram"):
+        engine.generate([prompt], sampling, SpeculationParams(drafters=("ngram", "oracle")))
+    with pytest.raises(InvalidRequestError, match="mode: invalid enum value 'sometimes'"):
+        engine.generate([prompt], sampling, SpeculationParams(mode="sometimes"))  # type: ignore[arg-type]
+
+
+def test_a_top_p_of_0_keeps_the_likeliest_token(engines):
+    engine = engines.make()
+    (greedy,) = engine.generate([[5, 6, 7]], SamplingParams(max_tokens=8, temperature=0.0))
+    (narrow,) = engine.generate([[5, 6, 7]], SamplingParams(max_tokens=8, temperature=2.0, top_p=0.0))
+    assert narrow.token_ids == greedy.token_ids
 
 
 def test_requests_of_generate_do_not_meet_those_added_under_any_name(engines):

@@ -80,7 +80,9 @@ def test_a_text_far_beyond_the_context_is_refused_by_what_it_has_at_least(
     assert response.status_code == 400
     error = response.json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", next(iter(body)))
-    assert re.match(r"\w+ has at least \d+ tokens, which leaves no room .* window of 256 tokens", error["message"])
+    assert re.match(
+        r"the prompt has at least \d+ tokens, which leaves no room .* window of 256 tokens", error["message"]
+    )
 
 
 def test_no_other_key_is_told_what_is_in_the_prefix_cache(http: httpx.Client) -> None:
@@ -115,7 +117,7 @@ def test_more_messages_than_the_context_window_has_tokens_are_refused_unread(htt
     assert response.status_code == 400
     error = response.json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
-    assert error["message"].startswith("messages has 50000 messages, which leaves no room for an answer")
+    assert error["message"].startswith("the chat has 50000 messages, which leaves no room for an answer")
 
 
 def test_metrics_count_what_was_done(http: httpx.Client, server: ServerProcess) -> None:

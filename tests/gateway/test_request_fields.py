@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paceline.core import Request, SpeculationMode
+from paceline.core import Request, SamplingParams, SpeculationMode
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import AddRequest, ModelInfo, decode_to_engine, encode_message
 from paceline.gateway.errors import api_error_from
@@ -17,6 +17,7 @@ from paceline.gateway.openai.engine_requests import check_token_ids, engine_requ
 from paceline.gateway.openai.parsing import parse_body
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
 from paceline.gateway.served_model import check_prompt
+from paceline.sampling import RANGES, RequestLimits, check_request
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 MODEL = ModelInfo(name="m", context_window_size=16, vocab_size=100)
@@ -85,6 +86,23 @@ def test_sampling_fields_reach_the_engine() -> None:
     assert request.speculation.drafters == ("ngram",)
 
 
+@pytest.mark.parametrize(
+    "name", ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
+)
+def test_a_parameter_has_the_same_range_over_http_and_in_process(name: str) -> None:
+    allowed = RANGES[name]
+    limits = RequestLimits(vocab_size=100, context_window_size=16)
+    for value in (allowed.lowest, allowed.highest):
+        (request,) = requests_of(chat(**{name: value}), "c", [[1]])
+        assert getattr(check_request(request, limits).sampling, name) == value
+    for value in (allowed.lowest - 0.001, allowed.highest + 0.001):
+        assert refusal(ChatCompletionRequest, json.dumps({"messages": MESSAGES, name: value})).param == name
+        request = Request(request_id="r", prompt_token_ids=[1], sampling=SamplingParams(**{name: value}))
+        with pytest.raises(InvalidRequestError) as caught:
+            check_request(request, limits)
+        assert caught.value.param == name
+
+
 def test_null_means_absent() -> None:
     names = set(ChatCompletionRequest.model_fields) - {"messages"}
     assert chat(**dict.fromkeys(names)) == chat()
@@ -135,12 +153,12 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "invalid_value"),
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens", "invalid_value"),
         ({"min_tokens": 5, "max_completion_tokens": 4}, "min_tokens", "invalid_value"),
-        ({"temperature": 2.1}, "temperature", "invalid_value"),
+        ({"temperature": 100.1}, "temperature", "invalid_value"),
         ({"temperature": -0.1}, "temperature", "invalid_value"),
         ({"temperature": True}, "temperature", "invalid_value"),
         ({"temperature": float("nan")}, "temperature", "invalid_value"),
         ({"top_p": float("inf")}, "top_p", "invalid_value"),
-        ({"top_p": 0}, "top_p", "invalid_value"),
+        ({"top_p": 1.01}, "top_p", "invalid_value"),
         ({"top_k": -2}, "top_k", "invalid_value"),
         ({"min_p": 1.1}, "min_p", "invalid_value"),
         ({"n": 0}, "n", "invalid_value"),

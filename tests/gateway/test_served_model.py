@@ -79,12 +79,12 @@ async def test_of_a_text_that_cannot_fit_little_is_encoded(
 ) -> None:
     recorder = Recorder(tokenizer, monkeypatch)
     model = served(tokenizer)
-    with pytest.raises(ContextOverflowError, match=r"prompt has at least [0-9]+ tokens") as caught:
+    with pytest.raises(ContextOverflowError, match=r"the prompt has at least [0-9]+ tokens") as caught:
         await model.encode_prompts([text], info, len(text))
     assert (caught.value.param, caught.value.code) == ("prompt", "context_length_exceeded")
     assert sum(recorder.sizes) < 50_000
     recorder.sizes.clear()
-    with pytest.raises(ContextOverflowError, match=r"messages has at least [0-9]+ tokens") as caught:
+    with pytest.raises(ContextOverflowError, match=r"the prompt has at least [0-9]+ tokens") as caught:
         await model.encode_chat([{"role": "user", "content": text}], {}, info, len(text))
     assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
     assert sum(recorder.sizes) < 50_000

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from paceline.cli.options import MAX_TEMPERATURE, is_number
+from paceline.cli.options import sampling_option
 from paceline.core.errors import UsageError
 
 Item = TypeVar("Item")
@@ -18,14 +18,7 @@ KindsOption = Annotated[str | None, typer.Option(help="Kinds of tasks joined by 
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Most tasks of each kind; default: all.")]
 CapOption = Annotated[int | None, typer.Option(min=1, help="Most tokens of an answer; default: each task's own.")]
 BenchTemperatureOption = Annotated[
-    float,
-    typer.Option(
-        "--temperature",
-        min=0.0,
-        max=MAX_TEMPERATURE,
-        callback=is_number,
-        help="0 is greedy; above, top-p is 0.95 and seeds are fixed.",
-    ),
+    float, sampling_option("temperature", "0 is greedy; above, top-p is 0.95 and seeds are fixed.")
 ]
 
 

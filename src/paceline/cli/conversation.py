@@ -9,6 +9,7 @@ from paceline.cli.messages import print_note
 from paceline.core import FinishReason, Output, SamplingParams
 from paceline.core.errors import ContextOverflowError, UsageError
 from paceline.engine import Engine
+from paceline.sampling import check_room
 
 
 class Conversation:
@@ -36,13 +37,10 @@ class Conversation:
             print_note(self._describe_cut(len(token_ids), last))
 
     def _check_room(self, num_tokens: int) -> None:
-        limit = self._engine.context_window_size
-        if num_tokens >= limit:
-            raise ContextOverflowError(
-                f"with this question the conversation has {num_tokens} tokens, which leaves no room for an answer in "
-                f"the context window of {limit}; the question is left out: ask a shorter one, or begin a new chat, "
-                "perhaps with a larger --context-window-size"
-            )
+        try:
+            check_room(num_tokens, self._engine.context_window_size, subject="the conversation with this question")
+        except ContextOverflowError as error:
+            raise ContextOverflowError(f"{error}; the question is left out") from error
 
     def _describe_cut(self, num_prompt_tokens: int, last: Output) -> str:
         num_tokens = last.first_token_index + len(last.token_ids)

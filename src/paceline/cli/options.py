@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from paceline.config import load_settings
+from paceline.sampling import RANGES
 
-MAX_TEMPERATURE = 100.0
 _MAX_INT32 = 2**31 - 1
 
 
@@ -45,18 +45,19 @@ def are_texts(values: list[str] | None) -> list[str] | None:
     return values
 
 
-TemperatureOption = Annotated[
-    float, typer.Option(min=0.0, max=MAX_TEMPERATURE, callback=is_number, help="0 is greedy.")
-]
-TopPOption = Annotated[
-    float, typer.Option(min=0.0, max=1.0, callback=is_number, help="Keep the most likely tokens of this total.")
-]
+def sampling_option(name: str, text: str) -> Any:  # noqa: ANN401 - typer's word for an option
+    """Returns the option of the sampling parameter of that name, with its range."""
+    allowed = RANGES[name]
+    flag = f"--{name.replace('_', '-')}"
+    return typer.Option(flag, min=allowed.lowest, max=allowed.highest, callback=is_number, help=text)
+
+
+TemperatureOption = Annotated[float, sampling_option("temperature", "0 is greedy.")]
+TopPOption = Annotated[float, sampling_option("top_p", "Keep the most likely tokens of this total.")]
 TopKOption = Annotated[
     int | None, typer.Option(min=1, max=_MAX_INT32, help="Keep this many of the most likely tokens.")
 ]
-MinPOption = Annotated[
-    float, typer.Option(min=0.0, max=1.0, callback=is_number, help="Drop tokens below this share of the likeliest.")
-]
+MinPOption = Annotated[float, sampling_option("min_p", "Drop tokens below this share of the likeliest.")]
 SystemOption = Annotated[str | None, typer.Option(callback=is_text, help="System message of the chat.")]
 StopOption = Annotated[
     list[str] | None,

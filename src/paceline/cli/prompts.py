@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from paceline.core import Request, SamplingParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError, UsageError
 from paceline.engine.open_models import OpenModel
-from paceline.engine.validation import RequestLimits, check_request
+from paceline.sampling import RequestLimits, check_request
 
 STANDARD_INPUT = "-"
 
@@ -60,12 +60,9 @@ def check_chats(
 
 def check_answerable(token_ids: list[int], sampling: SamplingParams, limits: RequestLimits) -> None:
     """Raises ContextOverflowError for a prompt that leaves no room for an answer, UsageError for anything else."""
-    if len(token_ids) >= limits.context_window_size:
-        raise ContextOverflowError(
-            f"the prompt has {len(token_ids)} tokens, which leaves no room for an answer in the context window of "
-            f"{limits.context_window_size}; shorten it or choose a larger --context-window-size"
-        )
     try:
         check_request(Request(request_id="", prompt_token_ids=token_ids, sampling=sampling), limits)
+    except ContextOverflowError:
+        raise
     except InvalidRequestError as error:
         raise UsageError(str(error)) from error

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Integral
-from typing import Self
+from typing import Self, get_args
 
 from paceline import core
-from paceline.config import EngineConfig
+from paceline.config import DrafterName, EngineConfig
 from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
 from paceline.engine.commit import Commit
@@ -28,9 +28,9 @@ from paceline.engine.parts import EngineParts
 from paceline.engine.scheduler import Scheduler, StepLimits
 from paceline.engine.step import Stepper
 from paceline.engine.text_stream import Finish, TextStream
-from paceline.engine.validation import RequestLimits, check_request
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
 from paceline.models.sampling import RowSampler
+from paceline.sampling import RequestLimits, check_request
 from paceline.speculation import AcceptanceStats
 from paceline.tokenizer import Tokenizer
 
@@ -54,7 +54,10 @@ class Engine:
     def _assemble(self, config: EngineConfig, parts: EngineParts) -> None:
         self.config = config
         self._parts = parts
-        self._limits = RequestLimits(parts.target.config.vocab_size, context_window_size(config, parts.target.config))
+        names = {*get_args(DrafterName), *(drafter.name for drafter in parts.drafters)}
+        self._limits = RequestLimits(
+            parts.target.config.vocab_size, context_window_size(config, parts.target.config), frozenset(names)
+        )
         self._acceptance = AcceptanceStats()
         self._scheduler = _build_scheduler(config, parts, self._limits.context_window_size)
         self._drafters = DrafterGroup(parts.drafters)
@@ -109,7 +112,7 @@ class Engine:
 
         Where its resumed tokens already end it, the next `step` says so.
         """
-        check_request(request, self._limits)
+        request = check_request(request, self._limits)
         if request.request_id in self._generations:
             raise InvalidRequestError(f"request id {request.request_id} is in use; choose another", "request_id")
         generation, finish = self._begin(request)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import get_args
 
 from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_dir, resolve_model
 from paceline.config import DrafterName, EngineConfig
@@ -17,10 +18,10 @@ from paceline.engine.memory import available_memory_bytes, check_weights_fit, co
 from paceline.engine.open_models import OpenModel, OpenPair, map_vocabularies, open_model
 from paceline.engine.parts import EngineParts
 from paceline.engine.profile import cached_profile
-from paceline.engine.validation import RequestLimits
 from paceline.models import FirstLayers, Model, NativeModel, Slimming, ThreadPool, check_num_first_layers
 from paceline.models.sampling import RowSampler
 from paceline.models.slimming import WHOLE
+from paceline.sampling import RequestLimits
 from paceline.speculation import (
     AdaptiveController,
     Controller,
@@ -142,7 +143,8 @@ def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
     resolved = resolve_pair(config)
     with ExitStack() as files:
         target = files.enter_context(open_model(resolved.target))
-        limits = RequestLimits(target.config.vocab_size, context_window_size(config, target.config))
+        context_size = context_window_size(config, target.config)
+        limits = RequestLimits(target.config.vocab_size, context_size, frozenset(get_args(DrafterName)))
         if SHARED_LAYERS in resolved.drafter_names:
             check_num_first_layers(target.config, config.shared_layers)
         draft = None if resolved.draft is None else files.enter_context(open_model(resolved.draft))

@@ -16,8 +16,8 @@ from paceline.checkpoint import GgufFile, ResolvedModel, tokenizer_cache_dir
 from paceline.config import DrafterName
 from paceline.core import ModelConfig
 from paceline.core.errors import VocabularyMismatchError
-from paceline.engine.validation import RequestLimits
 from paceline.models import read_model_config
+from paceline.sampling import RequestLimits
 from paceline.speculation import VocabularyMap
 from paceline.tokenizer import Tokenizer
 

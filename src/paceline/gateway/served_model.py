@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paceline.checkpoint import GgufFile, tokenizer_cache_dir
-from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.engine.cores import num_usable_cores
 from paceline.gateway.errors import model_not_found
+from paceline.sampling.request_check import check_room, check_token_ids, overflow
 from paceline.tokenizer import Tokenizer
 
 DEFAULT_NAME = "default"
@@ -98,18 +99,15 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def check_num_messages(num_messages: int, model: ModelInfo) -> None:
     """Raises ContextOverflowError for more messages than the context window has tokens."""
     if num_messages > model.context_window_size:
-        raise _overflow("messages", f"{num_messages} messages", model)
+        raise overflow(f"the chat has {num_messages} messages", model.context_window_size, "messages")
 
 
 def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
     """Raises InvalidRequestError for an empty prompt, no room for one more token, or an unknown token id."""
     if not token_ids:
         raise InvalidRequestError(f"{param} has no tokens: send some text", param, "empty_prompt")
-    if len(token_ids) + 1 > model.context_window_size:
-        raise _overflow(param, f"{len(token_ids)} tokens", model)
-    if max(token_ids) >= model.vocab_size:
-        message = f"{param} has token id {max(token_ids)}, but the vocabulary ends at {model.vocab_size - 1}"
-        raise InvalidRequestError(message, param, "invalid_value")
+    check_room(len(token_ids), model.context_window_size, param=param)
+    check_token_ids(token_ids, param, model.vocab_size)
 
 
 def _encode_chat(
@@ -134,12 +132,4 @@ def _check_text(tokenizer: Tokenizer, text: str, model: ModelInfo, param: str) -
     """Raises ContextOverflowError where a text is so long that it need not be encoded."""
     least = tokenizer.least_num_tokens(text, model.context_window_size - 1)
     if least + 1 > model.context_window_size:
-        raise _overflow(param, f"at least {least} tokens", model)
-
-
-def _overflow(param: str, tokens: str, model: ModelInfo) -> ContextOverflowError:
-    message = (
-        f"{param} has {tokens}, which leaves no room for an answer in the context window of "
-        f"{model.context_window_size} tokens: shorten it"
-    )
-    return ContextOverflowError(message, param, "context_length_exceeded")
+        raise overflow(f"the prompt has at least {least} tokens", model.context_window_size, param)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import paceline._native as _native
 from paceline.core import Float32Array, SamplingParams, Sequence, TokenLogprob
 from paceline.core.errors import InvalidRequestError
+from paceline.sampling import check_sampling_params
 
 _SEED_MASK = (1 << 64) - 1
-_MAX_INT64 = (1 << 63) - 1
 
 
 class RowSampler:
@@ -123,23 +123,3 @@ def sample_rows(
 def hash_rows(logits: Float32Array, rows: list[int]) -> list[str]:
     """A 64-bit fingerprint of each row's bits as 16 hexadecimal digits."""
     return [f"{value:016x}" for value in _native.hash_rows(logits, rows)]
-
-
-def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
-    """Raises InvalidRequestError, naming the parameter, where one is out of its range."""
-    ranges = (
-        ("temperature", params.temperature, 0.0, 100.0),
-        ("top_p", params.top_p, 0.0, 1.0),
-        ("min_p", params.min_p, 0.0, 1.0),
-        ("presence_penalty", params.presence_penalty, -2.0, 2.0),
-        ("frequency_penalty", params.frequency_penalty, -2.0, 2.0),
-        ("repetition_penalty", params.repetition_penalty, 0.01, 100.0),
-        ("top_k", params.top_k, 1, _MAX_INT64),
-        ("min_tokens", params.min_tokens, 0, _MAX_INT64),
-        ("num_logprobs", params.num_logprobs, 0, vocab_size),
-        *(("logit_bias", token_id, 0, vocab_size - 1) for token_id in params.logit_bias),
-        *(("logit_bias", bias, -100.0, 100.0) for bias in params.logit_bias.values()),
-    )
-    for name, value, lowest, highest in ranges:
-        if value is not None and not lowest <= value <= highest:
-            raise InvalidRequestError(f"{name} is {value}, but must be between {lowest} and {highest}", name)

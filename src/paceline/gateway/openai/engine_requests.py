@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 
 from paceline.core import Request, SamplingParams, SpeculationParams
-from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+from paceline.sampling import request_check
 
 GenerationBody = ChatCompletionRequest | CompletionRequest
 _SEED_BITS = 64
@@ -35,10 +35,8 @@ def engine_requests(body: GenerationBody, call_id: str, prompts: list[list[int]]
 
 def check_token_ids(body: GenerationBody, model: ModelInfo) -> None:
     """Raises InvalidRequestError for a bias or stop token outside the vocabulary."""
-    for param, token_ids in (("logit_bias", list(body.logit_bias)), ("stop_token_ids", body.stop_token_ids or [])):
-        if token_ids and max(token_ids) >= model.vocab_size:
-            message = f"{param} has token id {max(token_ids)}, but the vocabulary ends at {model.vocab_size - 1}"
-            raise InvalidRequestError(message, param, "invalid_value")
+    request_check.check_token_ids(body.logit_bias, "logit_bias", model.vocab_size)
+    request_check.check_token_ids(body.stop_token_ids or (), "stop_token_ids", model.vocab_size)
 
 
 def _sampling(body: GenerationBody) -> SamplingParams:
@@ -47,11 +45,11 @@ def _sampling(body: GenerationBody) -> SamplingParams:
         min_tokens=body.min_tokens or 0,
         temperature=1.0 if body.temperature is None else body.temperature,
         top_k=body.top_k,
-        top_p=body.top_p or 1.0,
+        top_p=1.0 if body.top_p is None else body.top_p,
         min_p=body.min_p or 0.0,
         presence_penalty=body.presence_penalty or 0.0,
         frequency_penalty=body.frequency_penalty or 0.0,
-        repetition_penalty=body.repetition_penalty or 1.0,
+        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
         logit_bias=body.logit_bias,
         seed=secrets.randbits(_SEED_BITS) if body.seed is None else body.seed,
         stop=body.stop,

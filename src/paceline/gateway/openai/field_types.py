@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
+from paceline.sampling import RANGES
+
 MAX_COUNT = 2**31 - 1
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 1024
-_MAX_SEED = 2**64
 _MIN_SEED = -(2**63)
 
 
@@ -27,6 +28,12 @@ def only(*allowed: Any) -> AfterValidator:  # noqa: ANN401 - JSON values
         return value
 
     return AfterValidator(check)
+
+
+def within(name: str) -> Any:  # noqa: ANN401 - pydantic's word for a field
+    """Returns a field that may be absent and else lies in the range of that sampling parameter."""
+    allowed = RANGES[name]
+    return Field(default=None, ge=allowed.lowest, le=allowed.highest)
 
 
 def _stop_strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -62,7 +69,7 @@ def _token_id(name: str) -> int:
 
 
 def _bias(value: Any) -> float:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value not in RANGES["logit_bias"]:
         raise PydanticCustomError("invalid_value", "each bias must be a number from -100 to 100")
     return float(value)
 
@@ -70,9 +77,9 @@ def _bias(value: Any) -> float:  # noqa: ANN401
 def _seed(value: Any) -> int | None:  # noqa: ANN401
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not _MIN_SEED <= value < _MAX_SEED:
+    if isinstance(value, bool) or not isinstance(value, int) or not _MIN_SEED <= value < 2**64:
         raise PydanticCustomError("invalid_value", "it must be an integer of 64 bits")
-    return value % _MAX_SEED
+    return value % 2**64
 
 
 def _top_k(value: int | None) -> int | None:

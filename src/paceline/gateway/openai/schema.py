@@ -23,6 +23,7 @@ from paceline.gateway.openai.field_types import (
     StopStrings,
     TopK,
     only,
+    within,
 )
 
 MAX_CHOICES = 128
@@ -68,10 +69,10 @@ class GenerationFields(_Strict):
     model: str | None = None
     n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
     max_tokens: PositiveCount | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    temperature: float | None = within("temperature")
+    top_p: float | None = within("top_p")
+    presence_penalty: float | None = within("presence_penalty")
+    frequency_penalty: float | None = within("frequency_penalty")
     logit_bias: LogitBias = Field(default={})
     seed: Seed = None
     stop: StopStrings = ()
@@ -80,8 +81,8 @@ class GenerationFields(_Strict):
     response_format: ResponseFormat | None = None
     # vLLM's
     top_k: TopK = None
-    min_p: float | None = Field(default=None, ge=0, le=1)
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    min_p: float | None = within("min_p")
+    repetition_penalty: float | None = within("repetition_penalty")
     min_tokens: Count | None = None
     stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS)
     ignore_eos: bool | None = None

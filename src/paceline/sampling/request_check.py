@@ -1,0 +1,89 @@
+"""Which requests are taken: every value that could spoil a step is refused before it reaches the scheduler.
+
+Gateway and engine call the same functions, so that a request is refused with the same words wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from paceline.core import Request, SamplingParams, SpeculationParams
+from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.sampling.parameters import RANGES, check_range, check_sampling_params, normalize
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What the loaded model allows, in tokens, and the names that a request may give as its drafters."""
+
+    vocab_size: int
+    context_window_size: int
+    drafter_names: frozenset[str] = frozenset()
+
+
+def check_request(request: Request, limits: RequestLimits) -> Request:
+    """Returns the request with all parameters in their declared types.
+
+    Raises InvalidRequestError for a value that cannot be honoured, ContextOverflowError for a prompt that is too long.
+    """
+    sampling, speculation = normalize(request.sampling), normalize(request.speculation)
+    if not request.prompt_token_ids:
+        raise InvalidRequestError("the prompt is empty; send at least one token", "prompt", "empty_prompt")
+    check_token_ids(request.prompt_token_ids, "prompt", limits.vocab_size)
+    check_token_ids(request.resumed_token_ids, "resumed_token_ids", limits.vocab_size)
+    check_token_ids(sampling.stop_token_ids, "stop_token_ids", limits.vocab_size)
+    check_room(len(request.prompt_token_ids), limits.context_window_size)
+    check_sampling_params(sampling, limits.vocab_size)
+    check_range("choice_index", request.choice_index, RANGES["choice_index"])
+    check_speculation(speculation, limits.drafter_names)
+    _check_min_tokens(sampling, limits.context_window_size - len(request.prompt_token_ids))
+    return structs.replace(request, sampling=sampling, speculation=speculation)
+
+
+def check_room(
+    num_tokens: int, context_window_size: int, *, subject: str = "the prompt", param: str = "prompt"
+) -> None:
+    """Raises ContextOverflowError where a context that begins with so many tokens has no room for one more."""
+    if num_tokens + 1 > context_window_size:
+        raise overflow(f"{subject} has {num_tokens} tokens", context_window_size, param)
+
+
+def overflow(fact: str, context_window_size: int, param: str) -> ContextOverflowError:
+    """Returns the error for a prompt that is too long, which `fact` says in words."""
+    return ContextOverflowError(
+        f"{fact}, which leaves no room for an answer in the context window of {context_window_size} tokens; shorten "
+        "it, or choose a larger --context-window-size",
+        param,
+        "context_length_exceeded",
+    )
+
+
+def check_token_ids(token_ids: Iterable[int], param: str, vocab_size: int) -> None:
+    """Raises InvalidRequestError for a token id that the model does not have."""
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequestError(
+                f"{param} has token id {token_id}, but the vocabulary ends at {vocab_size - 1}", param, "invalid_value"
+            )
+
+
+def check_speculation(speculation: SpeculationParams, drafter_names: frozenset[str]) -> None:
+    """Raises InvalidRequestError for a negative window, or for a drafter whose name nobody knows."""
+    check_range("max_window", speculation.max_window, RANGES["max_window"])
+    for name in speculation.drafters or ():
+        if name not in drafter_names:
+            known = ", ".join(sorted(drafter_names)) or "none"
+            raise InvalidRequestError(f"{name!r} is not a drafter; known are: {known}", "drafters", "invalid_value")
+
+
+def _check_min_tokens(sampling: SamplingParams, room: int) -> None:
+    limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+    if sampling.min_tokens > limit:
+        raise InvalidRequestError(
+            f"min_tokens is {sampling.min_tokens}, but at most {limit} tokens may follow this prompt; lower it",
+            "min_tokens",
+            "invalid_value",
+        )
