@@ -31,6 +31,22 @@ def test_control_characters_are_printed_as_they_are(paceline_on_bytes: RunOnByte
     assert result.stdout == f"{text}\n".encode()
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_a_terminal_lacks_are_escaped(
+    encoding: str, paceline_on_bytes: RunOnBytes, tiny_pair: TinyPair
+) -> None:
+    sampling = SamplingParams(max_tokens=300, temperature=50.0, seed=13)
+    text = text_of(tiny_pair, "x", sampling)
+    assert not text.isascii()
+    result = paceline_on_bytes(
+        *("generate", tiny_pair.target, "x", "--raw", "--max-tokens", 300, "--temperature", 50, "--seed", 13),
+        PYTHONIOENCODING=encoding,
+        PYTHONUTF8="0",
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{text}\n".encode(encoding, "backslashreplace")
+
+
 def test_colours_are_added_and_nothing_is_changed(paceline_on_bytes: RunOnBytes, tiny_pair: TinyPair) -> None:
     result = paceline_on_bytes(
         *("generate", tiny_pair.target, "x", "--raw", "--show-drafts", *ANY_BYTE_OPTIONS),

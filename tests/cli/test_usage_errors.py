@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,28 @@ def test_the_bounds_of_options_are_those_of_the_engine(paceline: RunCommand, tin
     for options in (highest, lowest):
         result = paceline("generate", tiny_pair.target, "x", "--max-tokens", 1, *options)
         assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (["list"], {}, "this user has no home directory to keep models in; set PACELINE_CACHE_DIR to a directory"),
+        (["list"], {"PACELINE_CACHE_DIR": "~/models"}, "~/models: ~ has no home directory; write the whole path"),
+        (["pull", "~nobody/a"], {"PACELINE_CACHE_DIR": "/tmp"}, "~nobody/a: ~nobody has no home directory"),
+    ],
+)
+def test_a_user_without_a_home_directory_is_told_what_to_set(
+    arguments: list[str], variables: dict[str, str], message: str
+) -> None:
+    """The user database has no entry for the process' id, as in a container that was given any id."""
+    script = f"import os, pwd; pwd.getpwuid = pwd.getpwnam = {{}}.__getitem__; os.getuid = lambda: {2**31 - 2}"
+    script += "; from paceline.cli.main import app; app()"
+    kept = {name: value for name, value in os.environ.items() if name != "HOME"}
+    environment = {name: value for name, value in kept.items() if not name.startswith(("PACELINE_", "XDG_"))}
+    command = [sys.executable, "-c", script, *arguments]
+    result = subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize("option", ["--stop", "--system", None])

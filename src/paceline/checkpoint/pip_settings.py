@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.checkpoint.user_paths import expand_user, find_home
 from paceline.core.errors import ConfigError
 
 DEFAULT_INDEX_URL = "https://pypi.org/simple"
@@ -44,7 +45,7 @@ class PipSettings:
         return cls(
             index_urls=() if options.get("no-index", "").lower() in _TRUE_WORDS else index_urls,
             find_links=tuple(options.get("find-links", "").split()),
-            certificate=Path(certificate).expanduser() if certificate else None,
+            certificate=expand_user(certificate) if certificate else None,
             proxy=options.get("proxy"),
             trusted_hosts=tuple(options.get("trusted-host", "").split()),
         )
@@ -72,10 +73,17 @@ def _configuration_files(environment: Mapping[str, str]) -> list[Path]:
     chosen = environment.get("PIP_CONFIG_FILE")
     if chosen == os.devnull:
         return []
-    home = Path(environment.get("HOME") or Path.home())
     system_dirs = (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
-    user_dir = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [Path(directory) / "pip" / "pip.conf" for directory in reversed(system_dirs)]
-    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
-    files += [user_dir / "pip" / "pip.conf", Path(sys.prefix) / "pip.conf"]
+    directories = [Path(directory) / "pip" for directory in reversed(system_dirs)]
+    directories += [Path("/etc"), *_user_directories(environment), Path(sys.prefix)]
+    files = [directory / "pip.conf" for directory in directories]
     return [*files, Path(chosen)] if chosen else files
+
+
+def _user_directories(environment: Mapping[str, str]) -> list[Path]:
+    """Returns the directories of the user's own files; a user without a home directory may have none."""
+    home = find_home(environment)
+    chosen = environment.get("XDG_CONFIG_HOME")
+    user_dir = Path(chosen) if chosen else None if home is None else home / ".config"
+    old = [] if home is None else [home / ".pip"]
+    return old if user_dir is None else [*old, user_dir / "pip"]

@@ -26,6 +26,7 @@ from paceline.checkpoint.hub import HubReference, ModelHub
 from paceline.checkpoint.package_index import PackageIndex
 from paceline.checkpoint.pip_settings import PipSettings
 from paceline.checkpoint.progress import ProgressListener, SilentProgress
+from paceline.checkpoint.user_paths import expand_user
 from paceline.core.errors import (
     CheckpointError,
     ChecksumError,
@@ -236,7 +237,7 @@ def _user_store() -> ModelStore:
 
 def _local_path(reference: str) -> Path | None:
     """The file meant, None where the text is a name; raises ModelNotFoundError for a path to nothing."""
-    path = Path(reference).expanduser()
+    path = expand_user(reference)
     looks_like_path = reference.startswith(("/", "./", "../", "~")) or (path.suffix == ".gguf" and ":" not in reference)
     try:
         is_file, is_directory = path.is_file(), path.is_dir()

@@ -7,6 +7,7 @@ one line on stderr. Commands import what they run only when they run, so that `-
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,13 @@ INTERRUPTED_EXIT_CODE = 130
 
 class ReportingGroup(TyperGroup):
     """Runs a command and reports what it raised on purpose; anything else is a bug and keeps its traceback."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as click declares it)
+        """Prints characters that the terminal's encoding does not have as escapes, where an answer would end else."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (the context's type is private to typer)
         """Raises typer.Exit with the code that the outcome deserves."""
