@@ -79,6 +79,17 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(
     assert result.stderr.startswith(f"error: {message}")
 
 
+@pytest.mark.parametrize("command", [("generate", "x"), ("serve", "--port", 0)])
+def test_a_context_that_the_model_was_not_made_for_is_refused_with_both_numbers(
+    command: tuple[str, ...], paceline: RunCommand, tmp_path: Path
+) -> None:
+    model = write_tiny_gguf(tmp_path / "short.gguf", "llama", "Q4_K", context_length=2048)
+    name, *arguments = command
+    result = paceline(name, model, *arguments, "--context-window-size", 4096)
+    assert result.returncode == 2
+    assert "error: context_window_size is 4096, but tiny llama was made for at most 2048 tokens" in result.stderr
+
+
 @pytest.mark.parametrize("option", ["--stop", "--system", None])
 def test_bytes_that_are_no_text_are_refused(option: str | None, paceline_on_bytes: RunOnBytes) -> None:
     result = paceline_on_bytes("generate", "m", *((b"a\xff",) if option is None else ("p", option, b"a\xff")))

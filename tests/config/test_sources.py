@@ -55,7 +55,7 @@ def test_the_suffix_store_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_first_layers_draft_only_where_their_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load_settings({"model": "tiny"}).engine.shared_layers == 0
+    assert load_settings({"model": "tiny"}).engine.shared_layers is None
     assert load_settings({"model": "tiny", "shared_layers": 6}).engine.shared_layers == 6
     monkeypatch.setenv("PACELINE_SHARED_LAYERS", "7")
     assert load_settings({"model": "tiny"}).engine.shared_layers == 7

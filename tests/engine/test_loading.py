@@ -285,8 +285,10 @@ def test_a_model_of_one_layer_has_none_to_share(tiny_pair):
 def test_the_context_is_cut_to_the_models_unless_asked_for(tmp_path):
     path = write_tiny_gguf(tmp_path / "short.gguf", "llama", "Q4_K", context_length=64)
     assert Engine(EngineConfig(model=str(path), num_threads=1)).context_window_size == 64
-    with pytest.raises(ConfigError, match="context_window_size is 65, but tiny llama was made for at most 64 tokens"):
-        Engine(EngineConfig(model=str(path), num_threads=1, context_window_size=65))
+    for size in (65, 4096):
+        message = f"context_window_size is {size}, but tiny llama was made for at most 64 tokens"
+        with pytest.raises(ConfigError, match=message):
+            Engine(EngineConfig(model=str(path), num_threads=1, context_window_size=size))
 
 
 def test_a_draft_of_another_vocabulary_is_refused(tiny_pair, tmp_path):

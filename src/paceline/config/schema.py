@@ -15,24 +15,27 @@ DrafterName = Literal["suffix", "ngram", "shared-layers", "draft-model"]
 SpeculationSetting = Literal["auto", "fixed", "off"]
 
 DEFAULT_DRAFT_VOCAB_SIZE = 49152
+DEFAULT_CONTEXT_WINDOW_SIZE = 4096
 
 
 class EngineConfig(BaseModel):
     """One engine: which models it runs and how much it may use.
 
-    `drafters` None means those that fit: suffix, shared-layers where `shared_layers` is not 0, and the draft model
+    `drafters` None means those that fit: suffix, shared-layers where `shared_layers` says how many, and the draft model
     where one is given or the catalog names one. `shared_layers` is how many of the target's first layers draft, with
-    its output layer, for models without a small sibling.
+    its output layer, for models without a small sibling (None or 0: none do).
     `suffix_store_tokens` bounds the recent outputs that the suffix drafter keeps to draft from, over all tenants (0:
     none are kept; a token takes up to 200 bytes). `speculation` is `auto` (drafters and windows are found by
     measurement), `fixed` (always `num_speculative_tokens` tokens where there is a draft) or `off`;
     `num_speculative_tokens` is the cap of every window. A drafter whose share of accepted tokens falls below
     `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many tokens, the most frequent ones, a
     draft model can guess (None: all); `draft_weight_bits` what its weights are rounded to (None: as in the file).
-    `num_threads` None means all cores that the process may use. `kv_cache_size_bytes` None means enough for
-    `max_batch_size` sequences of `context_window_size`, or for what memory allows. `kv_cache_type` is how K and V are
-    stored (the draft model's too); `activation_bits` what activations are rounded to before they meet quantized weights
-    (None: 8, or 15 for narrow models). Both change the logits, and so the text.
+    `context_window_size` None means 4,096 tokens, or what the model was made for where that is less; a number that the
+    model was not made for is refused. `num_threads` None means all cores that the process may use.
+    `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of `context_window_size`, or for what memory
+    allows. `kv_cache_type` is how K and V are stored (the draft model's too); `activation_bits` what activations are
+    rounded to before they meet quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the
+    text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,13 +44,13 @@ class EngineConfig(BaseModel):
     draft_model: str | None = None
     draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
     draft_weight_bits: Literal[4] | None = 4
-    shared_layers: int = Field(default=0, ge=0)
+    shared_layers: int | None = Field(default=None, ge=0)
     drafters: tuple[DrafterName, ...] | None = None
     suffix_store_tokens: int = Field(default=250_000, ge=0)
     speculation: SpeculationSetting = "auto"
     num_speculative_tokens: int = Field(default=16, ge=0, le=16)
     fallback_threshold: float | None = Field(default=None, ge=0, le=1)
-    context_window_size: int = Field(default=4096, ge=16)
+    context_window_size: int | None = Field(default=None, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
     num_threads: int | None = Field(default=None, ge=1, le=1024)
     block_size: Literal[16] = 16

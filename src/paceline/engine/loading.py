@@ -116,7 +116,7 @@ def drafting_models(
     if pair.draft is not None and DRAFT_MODEL in drafter_names:
         models[DRAFT_MODEL] = pair.draft.model
     if SHARED_LAYERS in drafter_names:
-        models[SHARED_LAYERS] = FirstLayers(pair.target.model, config.shared_layers)
+        models[SHARED_LAYERS] = FirstLayers(pair.target.model, config.shared_layers or 0)
     return models
 
 
@@ -146,7 +146,7 @@ def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
         context_size = context_window_size(config, target.config)
         limits = RequestLimits(target.config.vocab_size, context_size, frozenset(get_args(DrafterName)))
         if SHARED_LAYERS in resolved.drafter_names:
-            check_num_first_layers(target.config, config.shared_layers)
+            check_num_first_layers(target.config, config.shared_layers or 0)
         draft = None if resolved.draft is None else files.enter_context(open_model(resolved.draft))
         vocabulary_map = None if draft is None else map_vocabularies(draft, target)
         yield OpenPair(target, draft, limits, resolved.drafter_names, vocabulary_map)
@@ -162,10 +162,11 @@ def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> Lo
 def load_weights(pair: OpenPair, config: EngineConfig, instruction_set: str | None = None) -> LoadedPair:
     """Loads the models of open files."""
     threads = _start_threads(config.num_threads or num_usable_cores())
-    target = load_model(pair.target, config, threads, instruction_set)
+    context_size = pair.limits.context_window_size
+    target = load_model(pair.target, config, context_size, threads, instruction_set)
     if pair.draft is None:
         return LoadedPair(target, None, pair.drafter_names)
-    draft = load_model(pair.draft, config, threads, instruction_set, is_draft=True)
+    draft = load_model(pair.draft, config, context_size, threads, instruction_set, is_draft=True)
     return LoadedPair(target, draft, pair.drafter_names, pair.vocabulary_map)
 
 
@@ -219,7 +220,7 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
     has_draft_model = config.draft_model is not None or default_draft_name is not None
     if config.drafters is not None and DRAFT_MODEL in config.drafters and not has_draft_model:
         raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
-    if config.drafters is not None and SHARED_LAYERS in config.drafters and config.shared_layers == 0:
+    if config.drafters is not None and SHARED_LAYERS in config.drafters and not config.shared_layers:
         raise ConfigError("the drafter shared-layers needs to know how many layers: say so with --shared-layers")
     if config.num_speculative_tokens == 0 or config.speculation == "off":
         return ()
@@ -232,6 +233,7 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
 def load_model(
     opened: OpenModel,
     config: EngineConfig,
+    context_size: int,
     threads: ThreadPool,
     instruction_set: str | None = None,
     *,
@@ -247,7 +249,7 @@ def load_model(
         opened.config,
         threads=threads,
         block_size=config.block_size,
-        max_positions=min(config.context_window_size * (2 if is_draft else 1), opened.config.max_context),
+        max_positions=min(context_size * (2 if is_draft else 1), opened.config.max_context),
         instruction_set=instruction_set,
         kv_cache_type=config.kv_cache_type,
         activation_rounding=activation_rounding(config, is_draft=is_draft),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from paceline.config import EngineConfig
+from paceline.config.schema import DEFAULT_CONTEXT_WINDOW_SIZE
 from paceline.core import ModelConfig
 from paceline.core.errors import ConfigError, InsufficientMemoryError
 from paceline.engine.control_groups import free_in_control_groups_bytes
@@ -14,18 +15,16 @@ _USABLE_SHARE = 0.9
 
 
 def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
-    """Tokens a sequence may have: the setting's default is cut to what the model was made for.
-
-    Raises ConfigError where a larger one was asked for.
-    """
-    if config.context_window_size <= model.max_context:
-        return config.context_window_size
-    if config.context_window_size != EngineConfig.model_fields["context_window_size"].default:
+    """Returns how many tokens a sequence may have; raises ConfigError where the settings ask for more than the model
+    was made for."""
+    if config.context_window_size is None:
+        return min(DEFAULT_CONTEXT_WINDOW_SIZE, model.max_context)
+    if config.context_window_size > model.max_context:
         raise ConfigError(
             f"context_window_size is {config.context_window_size}, but {model.name} was made for at most "
             f"{model.max_context} tokens; choose a smaller one"
         )
-    return model.max_context
+    return config.context_window_size
 
 
 def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:

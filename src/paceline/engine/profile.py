@@ -25,6 +25,7 @@ import paceline
 from paceline.checkpoint.atomic_file import write_atomically
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch
+from paceline.engine.memory import context_window_size
 from paceline.models import Model, NativeModel
 from paceline.models.machine_limits import cpu_name
 from paceline.models.native import kernel_identity
@@ -221,7 +222,7 @@ def cached_profile(
     if known.num_rounds >= _ENOUGH_ROUNDS:
         return known.costs()
     num_rounds = 1 if known.num_rounds else _FIRST_ROUNDS
-    times = profile(target, drafters, config.context_window_size, known, num_rounds)
+    times = profile(target, drafters, context_window_size(config, target.config), known, num_rounds)
     try:
         write_atomically(path, msgspec.json.encode(times))
         _remove_oldest(path.parent)
@@ -251,7 +252,7 @@ def _key(
     identities: tuple[str, ...], config: EngineConfig, target: NativeModel, drafters: Mapping[DrafterName, Model]
 ) -> str:
     """Of everything that the times depend on."""
-    window = config.context_window_size
+    window = context_window_size(config, target.config)
     parts = (
         _FORMAT,
         paceline.__version__,

@@ -17,6 +17,7 @@ from paceline.core import Request
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
 from paceline.engine.loading import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
+from paceline.engine.memory import context_window_size
 from paceline.operations.provenance import Provenance, read_pair_provenance
 from paceline.operations.timed_answers import StepTimes, TimedAnswer, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task
@@ -150,7 +151,7 @@ class Bench:
         return read_pair_provenance(self.config, self.pair)
 
     def _engine(self, mode: Mode) -> Engine:
-        num_blocks = -(-self.config.context_window_size // self.config.block_size)
+        num_blocks = -(-context_window_size(self.config, self.pair.target.model.config) // self.config.block_size)
         config = self.config.model_copy(update={"num_speculative_tokens": mode.window})
         parts = build_parts(self.pair, config, mode.drafters, num_blocks)
         if mode.controller is not None:

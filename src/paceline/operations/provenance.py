@@ -86,7 +86,7 @@ def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
         read_model_provenance(resolved.target.name, resolved.target.path),
         read_model_provenance(draft.name, draft.path) if draft else None,
     )
-    return replace(provenance, shared_layers=config.shared_layers)
+    return replace(provenance, shared_layers=config.shared_layers or 0)
 
 
 def _commit(directory: Path) -> str | None:

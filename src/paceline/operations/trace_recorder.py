@@ -18,6 +18,7 @@ from paceline.core import Batch, Plan, Request
 from paceline.core import Sequence as EngineSequence
 from paceline.engine import Engine
 from paceline.engine.loading import LoadedPair, build_parts, drafting_models, load_pair, measure_costs
+from paceline.engine.memory import context_window_size
 from paceline.models import Model, ThreadPool
 from paceline.models.sampling import RowSampler
 from paceline.operations.trace import PromptTrace, Proposal, Trace
@@ -154,7 +155,7 @@ class Recorder:
         return drafting_models(self.pair, self.config, self.pair.drafter_names)
 
     def _record_one(self, task: Task, max_tokens: int | None) -> Iterator[PromptTrace]:
-        num_blocks = -(-self.config.context_window_size // self.config.block_size)
+        num_blocks = -(-context_window_size(self.config, self.pair.target.model.config) // self.config.block_size)
         parts = build_parts(self.pair, self.config, self.pair.drafter_names, num_blocks)
         engine = Engine.from_parts(self.config, build_parts(self.pair, self.config, (), num_blocks))
         prompt = engine.tokenizer.encode_chat(task.messages)

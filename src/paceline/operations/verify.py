@@ -21,6 +21,7 @@ from paceline.core.errors import PacelineError
 from paceline.engine import Engine
 from paceline.engine.cores import num_usable_cores
 from paceline.engine.loading import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.memory import context_window_size
 from paceline.models import ThreadPool, instruction_sets, read_model_config
 from paceline.models.sampling import RowSampler
 from paceline.operations.verify_plan import (
@@ -118,7 +119,8 @@ class _Run:
         verifier: RecordingVerifier,
         costs: StepCosts | None = None,
     ) -> _Run:
-        num_blocks = config.max_batch_size * -(-config.context_window_size // config.block_size)
+        context_size = context_window_size(config, pair.target.model.config)
+        num_blocks = config.max_batch_size * -(-context_size // config.block_size)
         parts = replace(build_parts(pair, config, drafters, num_blocks, costs), verifier=verifier)
         return cls(Engine.from_parts(config, parts), verifier)
 
@@ -268,7 +270,7 @@ def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bo
     drafters = resolved.drafter_names
     if drafters and config.drafters is None:
         drafters = (*drafters, NGRAM)
-        if config.shared_layers == 0 and (num_shared := _num_layers(resolved.target) // 2) > 0:
+        if config.shared_layers is None and (num_shared := _num_layers(resolved.target) // 2) > 0:
             config = config.model_copy(update={"shared_layers": num_shared})
             drafters = (*drafters, SHARED_LAYERS)
     max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, num_usable_cores())
