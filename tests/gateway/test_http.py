@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator
 
 import httpx
@@ -103,6 +104,33 @@ def test_a_stream_is_server_sent_events(http: httpx.Client) -> None:
     events = response.text.removesuffix("\n\n").split("\n\n")
     assert all(event.startswith("data: ") for event in events)
     assert events[-1] == "data: [DONE]"
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models", "/v1/models/default", "/openapi.json"])
+def test_what_can_be_got_can_be_asked_for_its_head(http: httpx.Client, path: str) -> None:
+    whole, head = http.get(path), http.head(path)
+    assert (whole.status_code, head.status_code, head.content) == (200, 200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_the_log_says_why_a_request_was_refused(http: httpx.Client, server: ServerProcess) -> None:
+    def logged(path: str, content: str) -> tuple[object, ...]:
+        """Status, error and field in the log line of a request with this body."""
+        name = f"refused-{uuid.uuid4()}"
+        http.post(path, content=content, headers={"x-request-id": name})
+        lines = [line for line in server.events("request") if line["request_id"] == name]
+        assert len(lines) == 1
+        return tuple(lines[0].get(field) for field in ("status", "error", "param"))
+
+    assert logged("/v1/completions", '{"prompt": "a", "top_p": 7}') == (400, "invalid_value", "top_p")
+    assert logged("/v1/completions", '{"prompt": "a", "colour": 1}') == (400, "unknown_parameter", "colour")
+    assert logged("/v1/completions", "{") == (400, "invalid_request_error", None)
+    assert logged("/v1/completions", '{"prompt": "a", "model": "b"}') == (404, "model_not_found", "model")
+    assert logged("/nowhere", "") == (404, "invalid_request_error", None)
+    assert logged("/v1/completions", '{"prompt": "a", "max_tokens": 1}') == (200, None, None)
+    secret = '{"messages": [{"role": "user", "content": {"a": "a secret of the client"}}]}'
+    assert logged("/v1/chat/completions", secret) == (400, "invalid_value", "messages[0].content")
+    assert "a secret of the client" not in "".join(server.log)
 
 
 def test_health_of_a_ready_server(http: httpx.Client) -> None:
@@ -240,7 +268,12 @@ def test_a_key_drafts_from_what_it_was_told_and_no_other_does(http: httpx.Client
 def test_the_documented_schema_is_whole(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     assert "/v1/chat/completions" in document["paths"]
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        assert {"200", "400", "404", "413", "429", "500", "503"} <= document["paths"][path]["post"]["responses"].keys()
+    assert "404" in document["paths"]["/v1/models/{name}"]["get"]["responses"]
+    assert "503" in document["paths"]["/health"]["get"]["responses"]
     schemas = document["components"]["schemas"]
+    assert set(schemas["ErrorFields"]["properties"]) == {"message", "type", "param", "code"}
     assert "messages" in schemas["ChatCompletionRequest"]["properties"]
     references = {part.split('"')[0] for part in http.get("/openapi.json").text.split('"#/components/schemas/')[1:]}
     assert references <= set(schemas)

@@ -73,6 +73,22 @@ def test_a_streamed_chat_answer_is_the_same(client: OpenAI, temperature: float) 
     assert (usage.prompt_tokens, usage.completion_tokens) == (expected.prompt_tokens, expected.completion_tokens)
 
 
+@pytest.mark.parametrize("ask", [chat, complete])
+def test_every_chunk_says_what_was_used_so_far(client: OpenAI, ask: Any) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    expected = ask(client, temperature=0).usage
+    chunks = list(ask(client, temperature=0, stream=True, stream_options=options))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts == sorted(counts)
+    assert counts[-2:] == [24, 24]
+    assert {chunk.usage.prompt_tokens for chunk in chunks} == {expected.prompt_tokens}
+    assert all(
+        chunk.usage.total_tokens == expected.prompt_tokens + count for chunk, count in zip(chunks, counts, strict=True)
+    )
+    without = list(ask(client, temperature=0, stream=True, stream_options={**options, "include_usage": False}))
+    assert all(chunk.usage is None for chunk in without)
+
+
 def test_a_stream_without_the_option_has_no_usage(client: OpenAI) -> None:
     chunks = list(chat(client, stream=True))
     assert all(chunk.usage is None and len(chunk.choices) == 1 for chunk in chunks)
@@ -312,7 +328,7 @@ def test_models(client: OpenAI, tiny_pair: TinyPair) -> None:
     ("fields", "param", "code"),
     [
         ({"max_tokens": -1}, "max_tokens", "invalid_value"),
-        ({"temperature": 3}, "temperature", "invalid_value"),
+        ({"temperature": 101}, "temperature", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_value"),
         ({"extra_body": {"mood": "good"}}, "mood", "unknown_parameter"),

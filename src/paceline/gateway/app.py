@@ -17,12 +17,12 @@ from paceline.gateway.arrival import Arrival
 from paceline.gateway.disconnect import until_disconnect
 from paceline.gateway.errors import ApiError, api_error_from
 from paceline.gateway.gateway import Gateway
-from paceline.gateway.middleware import ExchangeMiddleware
+from paceline.gateway.middleware import ExchangeMiddleware, error_response
 from paceline.gateway.openai.chat import create_chat_completion
 from paceline.gateway.openai.completions import create_completion
 from paceline.gateway.openai.parsing import Body, parse_body
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
-from paceline.gateway.openapi import DocumentedApp, body_of
+from paceline.gateway.openapi import DocumentedApp, body_of, error_responses, get
 
 _OWNER = "paceline"
 _SMALL_BODY_BYTES = 16384
@@ -67,8 +67,9 @@ def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body
 
 def _openai_routes() -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["openai"])
+    generation = {**error_responses(400, 404, 413, 429, 500, 503), 499: {"description": "the client went away"}}
 
-    @routes.post("/chat/completions", openapi_extra=body_of(ChatCompletionRequest))
+    @routes.post("/chat/completions", openapi_extra=body_of(ChatCompletionRequest), responses=generation)
     async def chat_completions(
         request: Request,
         gateway: Served,
@@ -77,18 +78,18 @@ def _openai_routes() -> APIRouter:
         arrival = await Arrival.of(request)
         return await until_disconnect(request.receive, create_chat_completion(gateway, body, arrival))
 
-    @routes.post("/completions", openapi_extra=body_of(CompletionRequest))
+    @routes.post("/completions", openapi_extra=body_of(CompletionRequest), responses=generation)
     async def completions(
         request: Request, gateway: Served, body: Annotated[CompletionRequest, Depends(_body_of(CompletionRequest))]
     ) -> Response:
         arrival = await Arrival.of(request)
         return await until_disconnect(request.receive, create_completion(gateway, body, arrival))
 
-    @routes.get("/models")
+    @get(routes, "/models")
     async def models(gateway: Served) -> dict[str, Any]:
         return {"object": "list", "data": [_model(gateway)]}
 
-    @routes.get("/models/{name:path}")
+    @get(routes, "/models/{name:path}", 404)
     async def model(gateway: Served, name: str) -> dict[str, Any]:
         gateway.model.check_name(name)
         return _model(gateway)
@@ -107,14 +108,13 @@ def _model(gateway: Gateway) -> dict[str, Any]:
 def _operator_routes() -> APIRouter:
     routes = APIRouter(tags=["operators"])
 
-    @routes.head("/health", include_in_schema=False)
-    @routes.get("/health")
+    @get(routes, "/health", 503)
     async def health(gateway: Served) -> JSONResponse:
         if gateway.is_ready:
             return JSONResponse({"status": "ready", "model": gateway.model.name})
         return JSONResponse({"status": "not ready", "model": gateway.model.name}, 503, {"retry-after": "1"})
 
-    @routes.get("/metrics")
+    @get(routes, "/metrics")
     async def metrics(gateway: Served) -> Response:
         return Response(generate_latest(gateway.registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -122,8 +122,7 @@ def _operator_routes() -> APIRouter:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    answer = api_error_from(error)
-    return JSONResponse(answer.body, answer.status, answer.headers)
+    return error_response(request, api_error_from(error))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -134,5 +133,4 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         404: f"there is no {request.url.path} here",
         405: f"{request.url.path} does not take {request.method}",
     }.get(error.status_code, error.detail.lower())
-    answer = ApiError(error.status_code, message)
-    return JSONResponse(answer.body, answer.status, dict(error.headers or {}))
+    return error_response(request, ApiError(error.status_code, message), dict(error.headers or {}))

@@ -32,8 +32,12 @@ class ApiError(PacelineError):
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error as OpenAI's clients expect it."""
-        kind = dict(_TYPES_BY_STATUS).get(self.status, "invalid_request_error")
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
+
+    @property
+    def kind(self) -> str:
+        """OpenAI's word for errors of this status."""
+        return dict(_TYPES_BY_STATUS).get(self.status, "invalid_request_error")
 
     @property
     def headers(self) -> dict[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,8 +22,16 @@ _LOGGER = logging.getLogger(__name__)
 _REQUEST_ID = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 200
 _CLIENT_CLOSED_REQUEST = 499
+_REFUSAL = "paceline.refusal"  # where a request's scope has the error that it was answered with
+_MAX_PARAM_LENGTH = 100
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _UNKNOWN = "unknown"
+
+
+def error_response(request: HTTPConnection, error: ApiError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Returns the response for an error, and notes it for the log line of this request."""
+    request.scope[_REFUSAL] = error
+    return JSONResponse(error.body, error.status, {**error.headers, **(headers or {})})
 
 
 class BodyTooLargeError(ApiError):
@@ -96,8 +106,7 @@ class ExchangeMiddleware:
                 _LOGGER.exception("request failed")
             if exchange.status is not None:
                 raise
-            answer = api_error_from(error)
-            response = JSONResponse(answer.body, answer.status, answer.headers)
+            response = error_response(HTTPConnection(scope), api_error_from(error))
             await response(scope, exchange.receive, exchange.send)
 
     def _record(self, scope: Scope, exchange: _Exchange) -> None:
@@ -112,7 +121,18 @@ class ExchangeMiddleware:
             path=scope["path"],
             status=status,
             duration_s=round(duration_s, 4),
+            **_reason_of(scope),
         )
+
+
+def _reason_of(scope: Scope) -> dict[str, Any]:
+    """Returns why a request was refused: the error's code and the field's name. The message is left out, because it
+    may quote what the client wrote."""
+    error: ApiError | None = scope.get(_REFUSAL)
+    if error is None:
+        return {}
+    field = {} if error.param is None else {"param": error.param[:_MAX_PARAM_LENGTH]}
+    return {"error": error.code or error.kind, **field}
 
 
 def _labels_of(scope: Scope) -> tuple[str, str]:

@@ -1,14 +1,18 @@
-"""The documented schema of bodies that the app parses itself, for /openapi.json and /docs."""
+"""What /openapi.json and /docs say of routes: bodies that the app parses itself, and the errors that may come."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -25,6 +29,48 @@ class DocumentedApp(FastAPI):
         )
         schemas.update(definitions["$defs"])
         return document
+
+
+class ErrorFields(BaseModel):
+    """Why a request was refused or failed. `param` is the name of a field, `code` a stable word for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every response that is an error."""
+
+    error: ErrorFields
+
+
+_DESCRIPTIONS = MappingProxyType(
+    {
+        400: "the request cannot be honoured",
+        404: "no such model",
+        413: "the body is too large",
+        429: "too many requests wait",
+        500: "the engine failed",
+        503: "the server is starting or ending, or its engine ended",
+    }
+)
+
+
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Returns what a route documents of these statuses."""
+    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}
+
+
+def get(routes: APIRouter, path: str, *error_statuses: int) -> Callable[[Handler], Handler]:
+    """Returns a decorator that makes a function answer GET, which is documented, and HEAD."""
+
+    def register(handler: Handler) -> Handler:
+        routes.head(path, include_in_schema=False)(handler)
+        return routes.get(path, responses=error_responses(*error_statuses))(handler)
+
+    return register
 
 
 def body_of(schema: type[BaseModel]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from paceline.core import Output
 from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
-from paceline.gateway.openai.choices import Choice, speculation_of
+from paceline.gateway.openai.choices import Choice, ChunkUsage, speculation_of
 from paceline.gateway.openai.engine_requests import check_token_ids
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest, ChatMessage
@@ -32,7 +32,7 @@ async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, 
         prompt = await gateway.model.encode_chat(messages, options, model, arrival.body_size_bytes)
     call = await Call.start(gateway, body, arrival, "chatcmpl", [prompt])
     if body.stream:
-        return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
+        return await EventStream.begin(_chunks(call, body))
     return JSONResponse(await _response(call))
 
 
@@ -59,19 +59,20 @@ def _response_choice(call: Call, choice: Choice) -> dict[str, Any]:
     }
 
 
-async def _chunks(call: Call, *, has_usage: bool) -> Chunks:
+async def _chunks(call: Call, body: ChatCompletionRequest) -> Chunks:
     """For each choice a chunk with the role, chunks of text, and one with the finish reason; usage ends them all."""
-    usage: Chunk = {"usage": None} if has_usage else {}
+    usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = call.envelope("chat.completion.chunk")
     begun: set[int] = set()
     async with aclosing(call.outputs()) as outputs:
         async for choice, output in outputs:
             if choice.index not in begun:
                 begun.add(choice.index)
-                yield {**envelope, "choices": [_delta(choice, {"role": "assistant", "content": ""})], **usage}
+                first = _delta(choice, {"role": "assistant", "content": ""})
+                yield {**envelope, "choices": [first], **usage.field(choice, 0)}
             for parts in _news(call, choice, output):
-                yield {**envelope, **parts, **usage}
-    if has_usage:
+                yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}
+    if body.has_usage_chunk:
         yield {**envelope, "choices": [], **call.totals()}
 
 

@@ -63,6 +63,28 @@ def usage_of(choices: list[Choice]) -> dict[str, Any]:
     }
 
 
+def usage_so_far(choice: Choice, num_tokens: int) -> dict[str, int]:
+    """Returns the usage of one choice when its client has got `num_tokens` of it."""
+    num_prompt_tokens = len(choice.request.prompt_token_ids)
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": num_tokens,
+        "total_tokens": num_prompt_tokens + num_tokens,
+    }
+
+
+class ChunkUsage:
+    """Says what a stream's chunks have in their field `usage`, as the request's `stream_options` want it."""
+
+    def __init__(self, *, has_usage_chunk: bool, has_usage_in_chunks: bool) -> None:
+        self._empty: dict[str, Any] = {"usage": None} if has_usage_chunk else {}
+        self._is_continuous = has_usage_in_chunks
+
+    def field(self, choice: Choice, num_tokens: int) -> dict[str, Any]:
+        """Returns the field for a chunk of this choice, or nothing."""
+        return {"usage": usage_so_far(choice, num_tokens)} if self._is_continuous else self._empty
+
+
 def speculation_of(choices: list[Choice]) -> dict[str, Any]:
     """Paceline's extension: what drafts brought for these choices together."""
     drafted: Counter[str] = Counter()

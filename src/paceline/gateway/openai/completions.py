@@ -11,11 +11,11 @@ from paceline.core import Output
 from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
-from paceline.gateway.openai.choices import Choice, speculation_of
+from paceline.gateway.openai.choices import Choice, ChunkUsage, speculation_of
 from paceline.gateway.openai.engine_requests import check_token_ids
 from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
-from paceline.gateway.openai.streaming import Chunk, Chunks, EventStream
+from paceline.gateway.openai.streaming import Chunks, EventStream
 
 
 async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: Arrival) -> Response:
@@ -31,7 +31,7 @@ async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: 
         for choice in call.choices:
             choice.text = echoes[choice.index // body.num_choices]
     if body.stream:
-        return await EventStream.begin(_chunks(call, has_usage=body.has_usage_chunk))
+        return await EventStream.begin(_chunks(call, body))
     return JSONResponse(await _response(call))
 
 
@@ -48,9 +48,9 @@ def _response_choice(call: Call, choice: Choice) -> dict[str, Any]:
     return _choice(choice, choice.text, logprobs)
 
 
-async def _chunks(call: Call, *, has_usage: bool) -> Chunks:
+async def _chunks(call: Call, body: CompletionRequest) -> Chunks:
     """A chunk for each piece of text, the last of a choice with its finish reason; usage ends them all."""
-    usage: Chunk = {"usage": None} if has_usage else {}
+    usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = call.envelope("text_completion")
     offsets = [0] * len(call.choices)
     async with aclosing(call.outputs()) as outputs:
@@ -58,8 +58,9 @@ async def _chunks(call: Call, *, has_usage: bool) -> Chunks:
             logprobs = _next_logprobs(call, choice, output, offsets)
             text = choice.take_text()
             if text or logprobs or choice.finish_reason is not None:
-                yield {**envelope, "choices": [_choice(choice, text, logprobs)], **_last_words(choice), **usage}
-    if has_usage:
+                news = {"choices": [_choice(choice, text, logprobs)], **_last_words(choice)}
+                yield {**envelope, **news, **usage.field(choice, choice.num_tokens)}
+    if body.has_usage_chunk:
         yield {**envelope, "choices": [], **call.totals()}
 
 

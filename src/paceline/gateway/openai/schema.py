@@ -37,11 +37,15 @@ class _Strict(BaseModel):
 
 
 class StreamOptions(_Strict):
-    """How a stream looks; padding against traffic analysis is accepted and not added."""
+    """How a stream looks; padding against traffic analysis is accepted and not added.
+
+    `continuous_usage_stats`, which is vLLM's, puts the usage so far into every chunk, where `include_usage` asks for
+    usage at all.
+    """
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
-    continuous_usage_stats: Annotated[bool | None, only(None, False)] = None
+    continuous_usage_stats: bool | None = None
 
 
 class ResponseFormat(_Strict):
@@ -131,6 +135,11 @@ class GenerationFields(_Strict):
     def has_usage_chunk(self) -> bool:
         """Whether a stream ends with a chunk of usage."""
         return bool(self.stream_options is not None and self.stream_options.include_usage)
+
+    @property
+    def has_usage_in_chunks(self) -> bool:
+        """Whether every chunk of a stream says what was used so far."""
+        return bool(self.has_usage_chunk and self.stream_options and self.stream_options.continuous_usage_stats)
 
 
 class ChatMessage(_Strict):
