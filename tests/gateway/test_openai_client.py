@@ -246,10 +246,29 @@ def test_completion_logprobs(client: OpenAI, is_streamed: bool) -> None:
     tokens = [token for part in parts for token in part.tokens]
     offsets = [offset for part in parts for offset in part.text_offset]
     assert len(tokens) == 24
-    assert offsets == [sum(map(len, tokens[:index])) for index in range(24)]
+    text = "".join(chunk.choices[0].text for chunk in chunks)
+    assert text.isascii()
+    assert [text[offset : offset + len(token)] for token, offset in zip(tokens, offsets, strict=True)] == tokens
     for part in parts:
         for token, logprob, top in zip(part.tokens, part.token_logprobs, part.top_logprobs, strict=True):
             assert top[token] == logprob == max(top.values())
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_logprobs_end_with_the_content(client: OpenAI, is_streamed: bool) -> None:
+    whole = chat(client, temperature=0).choices[0].message.content
+    fields: dict[str, Any] = {"temperature": 0, "logprobs": True, "stop": whole[9:13]}
+    if is_streamed:
+        choices = [chunk.choices[0] for chunk in chat(client, stream=True, **fields)]
+        entries = [entry for choice in choices if choice.logprobs for entry in choice.logprobs.content]
+        content = "".join(choice.delta.content or "" for choice in choices)
+    else:
+        (choice,) = chat(client, **fields).choices
+        entries, content = choice.logprobs.content, choice.message.content
+    assert content == whole[: whole.index(whole[9:13])]
+    texts = [bytes(entry.bytes).decode() for entry in entries]
+    assert "".join(texts).startswith(content)
+    assert len("".join(texts[:-1])) < len(content)
 
 
 def test_echo_puts_the_prompt_first(client: OpenAI, tokenizer: Tokenizer) -> None:

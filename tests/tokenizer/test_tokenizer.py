@@ -115,6 +115,8 @@ def test_prompts_begin_with_the_beginning_token_where_the_model_wants_it(
     assert smollm2.encode_prompt("hi") == smollm2.encode("hi", parse_special=True)
     assert sentence_piece.encode_prompt("hi") == [1, *sentence_piece.encode("hi", parse_special=True)]
     assert sentence_piece.encode_prompt("") == [1]
+    assert sentence_piece.encode_prompt("<s>hi") == sentence_piece.encode_prompt("hi")
+    assert sentence_piece.encode_prompt("<s><s>hi")[:2] == [1, 1]
 
 
 def test_a_space_stands_before_text_after_special_tokens(sentence_piece: Tokenizer) -> None:

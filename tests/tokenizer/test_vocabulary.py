@@ -79,8 +79,8 @@ def test_an_unknown_algorithm_is_named() -> None:
 
 
 def test_an_unknown_pre_tokenizer_is_named() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"pre-tokenizer 'tekken' is not supported; .*qwen2"):
-        _tokenizer(pre="tekken")
+    with pytest.raises(UnsupportedModelError, match=r"pre-tokenizer 'kimi-k2' is not supported; .*qwen2"):
+        _tokenizer(pre="kimi-k2")
 
 
 def test_all_named_pre_tokenizers_are_found() -> None:

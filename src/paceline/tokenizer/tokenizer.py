@@ -116,8 +116,9 @@ class Tokenizer:
         return self._encode(text, self._user_defined, is_beginning=False)
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants."""
-        return [*self.leading_token_ids, *self.encode(text, parse_special=True), *self._trailing_ids]
+        """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants. A prompt
+        that spells out its beginning token gets no second one."""
+        return [*self._with_beginning(self.encode(text, parse_special=True)), *self._trailing_ids]
 
     def least_num_tokens(self, text: str, enough: int) -> int:
         """A number of tokens that a prompt of `text` has at least, more than `enough` where a beginning shows that.
@@ -189,8 +190,12 @@ class Tokenizer:
 
     def encode_rendered(self, text: str) -> list[int]:
         """Token ids of what `render_chat` gave."""
-        token_ids = self.encode(text, parse_special=True)
-        return token_ids if token_ids[:1] == [*self.leading_token_ids] else [*self.leading_token_ids, *token_ids]
+        return self._with_beginning(self.encode(text, parse_special=True))
+
+    def _with_beginning(self, token_ids: list[int]) -> list[int]:
+        """Returns the tokens with the beginning token where the model wants it and they do not have it."""
+        leading = list(self.leading_token_ids)
+        return token_ids if token_ids[: len(leading)] == leading else leading + token_ids
 
     def _encode(self, text: str, special_tokens: SpecialTokens, *, is_beginning: bool) -> list[int]:
         token_ids: list[int] = []

@@ -38,7 +38,7 @@ class Call:
         requests = engine_requests(body, call_id, prompts, arrival.tenant)
         generation = await gateway.client.submit(requests, arrival.time_s)
         created_s = int(time.time())
-        return cls(call_id, created_s, gateway.model.name, tokenizer, choices_of(requests), generation)
+        return cls(call_id, created_s, gateway.model.name, tokenizer, choices_of(requests, tokenizer), generation)
 
     async def outputs(self) -> AsyncGenerator[tuple[Choice, Output], None]:
         """Each output with its choice, already added to it; closing the iterator aborts what is unfinished."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from paceline.core import Output
 from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
@@ -65,21 +64,21 @@ async def _chunks(call: Call, body: ChatCompletionRequest) -> Chunks:
     envelope = call.envelope("chat.completion.chunk")
     begun: set[int] = set()
     async with aclosing(call.outputs()) as outputs:
-        async for choice, output in outputs:
+        async for choice, _ in outputs:
             if choice.index not in begun:
                 begun.add(choice.index)
                 first = _delta(choice, {"role": "assistant", "content": ""})
                 yield {**envelope, "choices": [first], **usage.field(choice, 0)}
-            for parts in _news(call, choice, output):
+            for parts in _news(call, choice):
                 yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}
     if body.has_usage_chunk:
         yield {**envelope, "choices": [], **call.totals()}
 
 
-def _news(call: Call, choice: Choice, output: Output) -> Iterator[Chunk]:
-    text = choice.take_text()
-    if text or output.logprobs:
-        logprobs = chat_logprobs(call.tokenizer, output.logprobs) if output.logprobs else None
+def _news(call: Call, choice: Choice) -> Iterator[Chunk]:
+    text, new = choice.take_text(), choice.take_logprobs()
+    if text or new:
+        logprobs = chat_logprobs(call.tokenizer, new) if new else None
         yield {"choices": [_delta(choice, {"content": text}, logprobs)]}
     if choice.finish_reason is not None:
         last = {**_delta(choice, {}), "finish_reason": choice.finish_reason}

@@ -7,22 +7,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.core import FinishReason, Output, Request, SpeculationStats, TokenLogprob
+from paceline.core import FinishReason, Output, Request, SpeculationStats
+from paceline.gateway.openai.logprobs import LogprobPlacer, PlacedLogprob
+from paceline.tokenizer import Tokenizer
 
 
 @dataclass(slots=True)
 class Choice:
-    """One choice: its text so far, of which a stream has sent `num_sent` characters, and what the last output said."""
+    """One choice: its text so far, of which a stream has sent `num_sent` characters, and what the last output said.
+
+    `logprobs` are those of the text's tokens, of which a stream has sent `num_logprobs_sent`.
+    """
 
     index: int
     request: Request
+    placer: LogprobPlacer
     text: str = ""
     num_sent: int = 0
     num_tokens: int = 0
     num_cached_tokens: int = 0
     finish_reason: FinishReason | None = None
     speculation: SpeculationStats = field(default_factory=SpeculationStats)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
+    logprobs: list[PlacedLogprob] = field(default_factory=list)
+    num_logprobs_sent: int = 0
 
     def add(self, output: Output) -> None:
         """Takes over the news of one output."""
@@ -31,7 +38,7 @@ class Choice:
         self.num_cached_tokens = output.num_cached_tokens
         self.finish_reason = output.finish_reason
         self.speculation = output.speculation
-        self.logprobs += output.logprobs or []
+        self.logprobs += self.placer.add(output)
 
     @property
     def has_logprobs(self) -> bool:
@@ -44,10 +51,19 @@ class Choice:
         self.num_sent = len(self.text)
         return text
 
+    def take_logprobs(self) -> list[PlacedLogprob]:
+        """The log-probabilities not sent yet, which count as sent from now on."""
+        logprobs = self.logprobs[self.num_logprobs_sent :]
+        self.num_logprobs_sent = len(self.logprobs)
+        return logprobs
 
-def choices_of(requests: Iterable[Request]) -> list[Choice]:
+
+def choices_of(requests: Iterable[Request], tokenizer: Tokenizer) -> list[Choice]:
     """A choice for each request, in order."""
-    return [Choice(index, request) for index, request in enumerate(requests)]
+    return [
+        Choice(index, request, LogprobPlacer(tokenizer, request.prompt_token_ids))
+        for index, request in enumerate(requests)
+    ]
 
 
 def usage_of(choices: list[Choice]) -> dict[str, Any]:

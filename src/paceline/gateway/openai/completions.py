@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from paceline.core import Output
 from paceline.gateway.arrival import Arrival
 from paceline.gateway.gateway import Gateway
 from paceline.gateway.openai.call import Call
@@ -44,7 +43,7 @@ async def _response(call: Call) -> dict[str, Any]:
 
 
 def _response_choice(call: Call, choice: Choice) -> dict[str, Any]:
-    logprobs = completion_logprobs(call.tokenizer, choice.logprobs, 0) if choice.has_logprobs else None
+    logprobs = completion_logprobs(call.tokenizer, choice.logprobs) if choice.has_logprobs else None
     return _choice(choice, choice.text, logprobs)
 
 
@@ -52,25 +51,15 @@ async def _chunks(call: Call, body: CompletionRequest) -> Chunks:
     """A chunk for each piece of text, the last of a choice with its finish reason; usage ends them all."""
     usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = call.envelope("text_completion")
-    offsets = [0] * len(call.choices)
     async with aclosing(call.outputs()) as outputs:
-        async for choice, output in outputs:
-            logprobs = _next_logprobs(call, choice, output, offsets)
-            text = choice.take_text()
+        async for choice, _ in outputs:
+            text, new = choice.take_text(), choice.take_logprobs()
+            logprobs = completion_logprobs(call.tokenizer, new) if new else None
             if text or logprobs or choice.finish_reason is not None:
                 news = {"choices": [_choice(choice, text, logprobs)], **_last_words(choice)}
                 yield {**envelope, **news, **usage.field(choice, choice.num_tokens)}
     if body.has_usage_chunk:
         yield {**envelope, "choices": [], **call.totals()}
-
-
-def _next_logprobs(call: Call, choice: Choice, output: Output, offsets: list[int]) -> dict[str, Any] | None:
-    """The log-probabilities of an output's tokens; moves the choice's text offset behind them."""
-    if not output.logprobs:
-        return None
-    logprobs = completion_logprobs(call.tokenizer, output.logprobs, offsets[choice.index])
-    offsets[choice.index] += sum(map(len, logprobs["tokens"]))
-    return logprobs
 
 
 def _last_words(choice: Choice) -> dict[str, Any]:
