@@ -104,7 +104,7 @@ class RecordingVerifier(Verifier):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
     """An engine of one setting, on models that are loaded."""
 
     engine: Engine
@@ -118,7 +118,7 @@ class _Run:
         drafters: tuple[DrafterName, ...],
         verifier: RecordingVerifier,
         costs: StepCosts | None = None,
-    ) -> _Run:
+    ) -> Run:
         context_size = context_window_size(config, pair.target.model.config)
         num_blocks = config.max_batch_size * -(-context_size // config.block_size)
         parts = replace(build_parts(pair, config, drafters, num_blocks, costs), verifier=verifier)
@@ -186,12 +186,12 @@ class Verification:
             num_prompts=plan.num_prompts,
             num_tokens=plan.num_tokens,
         )
-        run = _Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(pair))
+        run = Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(pair))
         self._expected = run.answers(self._requests(setting))
 
     def _check(self, pair: LoadedPair, machine: Machine, setting: Setting) -> Iterator[Check]:
         config = self._engine_config(setting, has_prefix_cache=True)
-        run = _Run.of(config, pair, setting.drafters, self._verifier(pair), setting.costs)
+        run = Run.of(config, pair, setting.drafters, self._verifier(pair), setting.costs)
         for cache in ("cold", "warm"):
             before, start_s = run.engine.stats(), time.perf_counter()
             answers = run.answers(self._requests(setting))

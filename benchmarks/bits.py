@@ -1,0 +1,152 @@
+"""The bits that the engine gives, held against those kept in `benchmarks/bits/`: a change of code must not change them.
+
+    bits.py check [FILE ...] [--instruction-set scalar]     exits 1 where an answer differs
+    bits.py write FILE --model NAME [--prompts 20] [--prompt-length 32]
+                                                            keeps the answers of plain decoding
+
+Each prompt is answered greedily and sampled. An answer's fingerprint is a hash over its tokens, the bits of their
+log-probabilities and a hash of each token's whole row of logits. `check` compares plain decoding and every drafter,
+alone and all together, with the one fingerprint that is kept, so it proves losslessness besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.checkpoint import GgufFile
+from paceline.config import EngineConfig
+from paceline.core import Request, SamplingParams
+from paceline.engine.loading import LoadedPair, load_pair, resolve_pair
+from paceline.models import read_model_config
+from paceline.operations.verify import CommittedToken, RecordingVerifier, Run
+from paceline.operations.verify_plan import CHEAP_DRAFTS
+from paceline.operations.workload import Task, mix, read_tasks
+from paceline.speculation import StepCosts
+
+FOLDER = Path(__file__).parent / "bits"
+NUM_TOKENS = 32
+WINDOW = 7
+SAMPLINGS = {
+    "greedy": SamplingParams(temperature=0.0, ignore_eos=True, num_logprobs=0, max_tokens=NUM_TOKENS, seed=1),
+    "sampled": SamplingParams(
+        temperature=0.8, top_p=0.95, ignore_eos=True, num_logprobs=0, max_tokens=NUM_TOKENS, seed=1
+    ),
+}
+KINDS = ("code", "edit", "summarize", "json", "math", "chat", "story")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Drafters, and the costs that automatic mode plans by; without them every window is fixed."""
+
+    drafters: tuple[str, ...]
+    costs: StepCosts | None = None
+
+    @property
+    def name(self) -> str:
+        """How the output calls it."""
+        return f"{' '.join(self.drafters) or 'plain'}{' auto' if self.costs else ''}"
+
+
+def settings_of(drafters: Sequence[str]) -> list[Setting]:
+    """Plain decoding, each drafter alone, and automatic mode with all of them."""
+    alone = [Setting((name,)) for name in drafters]
+    return [Setting(()), *alone, Setting(tuple(drafters), CHEAP_DRAFTS)]
+
+
+def config_of(model: str) -> EngineConfig:
+    """All drafters, half of the layers for shared-layers, and several answers at a time."""
+    config = EngineConfig(model=model, context_window_size=1024, max_batch_size=4, num_speculative_tokens=WINDOW)
+    with GgufFile.open(resolve_pair(config).target.path) as gguf:
+        return config.model_copy(update={"shared_layers": read_model_config(gguf).num_layers // 2})
+
+
+def fingerprint(tokens: Sequence[CommittedToken]) -> str:
+    """Hex digest of an answer's tokens, log-probabilities and rows of logits."""
+    digest = hashlib.sha256()
+    for token in tokens:
+        digest.update(f"{token.token_id} {token.logprob_bits:08x} {token.row_hash}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def requests_of(pair: LoadedPair, tasks: Sequence[Task], prompt_length: int | None) -> Iterator[Request]:
+    """Each task greedily and sampled, its prompt cut to so many tokens (None: whole)."""
+    for task in tasks:
+        token_ids = pair.target.tokenizer.encode_chat(task.messages)[:prompt_length]
+        for name, sampling in SAMPLINGS.items():
+            yield Request(request_id=f"{task.id} {name}", prompt_token_ids=token_ids, sampling=sampling)
+
+
+def answers_of(config: EngineConfig, pair: LoadedPair, setting: Setting, requests: Sequence[Request]) -> dict[str, str]:
+    """Fingerprints by request, from an engine that has seen nothing."""
+    model = pair.target.model
+    verifier = RecordingVerifier(has_row_hashes=True, threads=model.threads, instruction_set=model.instruction_set)
+    run = Run.of(config, pair, setting.drafters, verifier, setting.costs)
+    return {name: fingerprint(tokens) for name, tokens in run.answers(requests).items()}
+
+
+def write(path: Path, model: str, num_prompts: int, prompt_length: int | None) -> None:
+    """Keeps what plain decoding gives."""
+    config = config_of(model)
+    pair = load_pair(config)
+    tasks = mix(read_tasks(only=KINDS), num_prompts)
+    answers = answers_of(config, pair, Setting(()), list(requests_of(pair, tasks, prompt_length)))
+    content = {
+        "model": model,
+        "num_tokens": NUM_TOKENS,
+        "prompt_length": prompt_length,
+        "tasks": [task.id for task in tasks],
+        "answers": answers,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def check(path: Path, instruction_set: str | None) -> bool:
+    """Prints a line a setting; returns whether all answers are those that are kept."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    config = config_of(kept["model"])
+    pair = load_pair(config, instruction_set=instruction_set)
+    by_id = {task.id: task for task in read_tasks()}
+    requests = list(requests_of(pair, [by_id[name] for name in kept["tasks"]], kept["prompt_length"]))
+    is_equal = True
+    for setting in settings_of((*pair.drafter_names, "ngram")):
+        start_s = time.perf_counter()
+        answers = answers_of(config, pair, setting, requests)
+        wrong = [name for name in kept["answers"] if answers[name] != kept["answers"][name]]
+        is_equal = is_equal and not wrong
+        result = f"DIFFERS: {', '.join(wrong)}" if wrong else f"{len(answers)} answers equal"
+        seconds = time.perf_counter() - start_s
+        print(f"{kept['model']} {pair.target.model.instruction_set} {setting.name}: {result} ({seconds:.0f} s)")
+    return is_equal
+
+
+def main() -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    checking = commands.add_parser("check")
+    checking.add_argument("files", nargs="*", type=Path, default=sorted(FOLDER.glob("*.json")))
+    checking.add_argument("--instruction-set")
+    writing = commands.add_parser("write")
+    writing.add_argument("file", type=Path)
+    writing.add_argument("--model", required=True)
+    writing.add_argument("--prompts", type=int, default=20)
+    writing.add_argument("--prompt-length", type=int)
+    arguments = parser.parse_args()
+    if arguments.command == "write":
+        write(arguments.file, arguments.model, arguments.prompts, arguments.prompt_length)
+        return 0
+    results = [check(path, arguments.instruction_set) for path in arguments.files]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
