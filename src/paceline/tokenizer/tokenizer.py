@@ -86,6 +86,19 @@ class Tokenizer:
         """
         self._built_encoder()
 
+    def prepare_chats(self) -> None:
+        """Compiles the chat template, where the model has one, in the process that the first chat would wait for.
+
+        Raises CheckpointError for a template that does not compile.
+        """
+        if self._chat_template is not None:
+            self._chat_template.prepare()
+
+    def close(self) -> None:
+        """Ends the processes that render chats, as the end of the tokenizer does; a later chat starts one again."""
+        if self._chat_template is not None:
+            self._chat_template.close()
+
     @property
     def special_token_ids(self) -> list[int]:
         """Ids of the tokens that no plain text has: control, unknown and user-defined ones."""
@@ -170,7 +183,10 @@ class Tokenizer:
     ) -> str:
         """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
 
-        Raises InvalidRequestError where the model has no template or its template fails.
+        Blocks while four chats are being rendered.
+
+        Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
+        that does not compile.
         """
         if self._chat_template is None:
             raise InvalidRequestError(
