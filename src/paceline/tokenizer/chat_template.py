@@ -1,6 +1,7 @@
 """`ChatTemplate`: turns messages into the prompt text that a chat model was trained on.
 
-`template_pool` renders in processes of their own, because a template comes with the model and is not trusted.
+`chat_messages` makes messages what templates expect, and `template_pool` renders them in processes of their own,
+because a template comes with the model and is not trusted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from paceline.core.errors import InvalidRequestError
+from paceline.tokenizer.chat_messages import template_message
 from paceline.tokenizer.template_pool import TemplatePool
 from paceline.tokenizer.template_process import TemplateCrashError, TemplateRefusedError, TemplateTimeoutError
 
@@ -39,7 +41,8 @@ class ChatTemplate:
         Raises InvalidRequestError where the template refuses the messages, fails on them, writes too much or takes too
         long, and where messages or options are no JSON values; CheckpointError where the template does not compile.
         """
-        variables = self._encoded(messages, options)
+        _check_mappings(messages)
+        variables = self._encoded([template_message(message) for message in messages], options)
         try:
             return self._pool.render(variables, self._timeout_s)
         except TemplateRefusedError as error:
@@ -65,6 +68,13 @@ class ChatTemplate:
                 param="messages",
             ) from error
         return text.encode("utf-8", "surrogatepass")
+
+
+def _check_mappings(messages: Sequence[object]) -> None:
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            kind = type(message).__name__
+            raise InvalidRequestError(f"message {index} is a {kind}; pass a mapping such as a dict", param="messages")
 
 
 def _as_dict(value: object) -> dict[object, object]:

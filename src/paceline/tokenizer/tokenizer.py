@@ -183,7 +183,8 @@ class Tokenizer:
     ) -> str:
         """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
 
-        Blocks while four chats are being rendered.
+        Keys of messages whose value is None count as absent. Reasoning in a message may be called `reasoning_content`,
+        `thinking` or `reasoning`. Blocks while four chats are being rendered.
 
         Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
         that does not compile.
