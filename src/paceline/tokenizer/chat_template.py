@@ -6,11 +6,15 @@ because a template comes with the model and is not trusted.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+import time
 from collections.abc import Mapping, Sequence
 
 from paceline.core.errors import InvalidRequestError
-from paceline.tokenizer.chat_messages import template_message
+from paceline.tokenizer.chat_messages import ContentForm, template_message
+from paceline.tokenizer.content_probe import Message, probe_forms
 from paceline.tokenizer.template_pool import TemplatePool
 from paceline.tokenizer.template_process import TemplateCrashError, TemplateRefusedError, TemplateTimeoutError
 
@@ -27,13 +31,15 @@ class ChatTemplate:
         self._variables = variables
         self._timeout_s = timeout_s
         self._pool = TemplatePool(source, timeout_s)
+        self._forms: dict[str, ContentForm] | None = None
+        self._preparing = threading.Lock()
 
     def prepare(self) -> None:
-        """Compiles the template in the process that the first rendering would wait for.
+        """Compiles the template and finds out which forms of content it shows; the first rendering would wait for it.
 
-        Raises CheckpointError where it does not compile.
+        Takes 0.2 s, and for a slow template `timeout_s` more. Raises CheckpointError where it does not compile.
         """
-        self._pool.start()
+        self._known_forms()
 
     def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
         """The prompt for `messages`, by default up to where the assistant's answer begins.
@@ -42,7 +48,8 @@ class ChatTemplate:
         long, and where messages or options are no JSON values; CheckpointError where the template does not compile.
         """
         _check_mappings(messages)
-        variables = self._encoded([template_message(message) for message in messages], options)
+        forms = self._known_forms()
+        variables = self._encoded([template_message(message, forms) for message in messages], options)
         try:
             return self._pool.render(variables, self._timeout_s)
         except TemplateRefusedError as error:
@@ -68,6 +75,28 @@ class ChatTemplate:
                 param="messages",
             ) from error
         return text.encode("utf-8", "surrogatepass")
+
+    def _known_forms(self) -> Mapping[str, ContentForm]:
+        with self._preparing:
+            if self._forms is None:
+                self._forms = self._probed_forms()
+            return self._forms
+
+    def _probed_forms(self) -> dict[str, ContentForm]:
+        """The forms by role. Where the template is slow, the roles are left out for which no time remains."""
+        self._pool.start()
+        deadline_s = time.monotonic() + self._timeout_s
+        forms: dict[str, ContentForm] = {}
+
+        def render(messages: list[Message]) -> str | None:
+            try:
+                return self._pool.render(self._encoded(messages, {}), deadline_s - time.monotonic())
+            except (TemplateRefusedError, TemplateCrashError):
+                return None
+
+        with contextlib.suppress(TemplateTimeoutError):
+            probe_forms(render, forms)
+        return forms
 
 
 def _check_mappings(messages: Sequence[object]) -> None:

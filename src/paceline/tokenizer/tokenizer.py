@@ -183,8 +183,9 @@ class Tokenizer:
     ) -> str:
         """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
 
-        Keys of messages whose value is None count as absent. Reasoning in a message may be called `reasoning_content`,
-        `thinking` or `reasoning`. Blocks while four chats are being rendered.
+        A message's content is a string or a list of text parts (`{"type": "text", "text": ...}`), and is handed over in
+        the form that the template shows. Keys of messages whose value is None count as absent. Reasoning in a message
+        may be called `reasoning_content`, `thinking` or `reasoning`. Blocks while four chats are being rendered.
 
         Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
         that does not compile.
