@@ -53,7 +53,8 @@ def _chats(role: str, forms: Mapping[str, ContentForm]) -> Iterator[_Chat]:
     match role:
         case "user":
             yield _Chat([], message)
-            yield _Chat([{"role": "system", "content": "Be brief."}], message)
+            for content in ("Be brief.", [text_part("Be brief.")]):
+                yield _Chat([{"role": "system", "content": content}], message)
         case "system":
             yield _Chat([], message, user)
             yield _Chat([], message)
