@@ -88,9 +88,13 @@ class ServedModel:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model file, ready to encode; reads no weights."""
+    """The tokenizer of a model file, ready to encode and to render chats; reads no weights.
+
+    Raises CheckpointError.
+    """
     with GgufFile.open(path) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
+    tokenizer.prepare_chats()
     tokenizer.prepare()
     return tokenizer
 
