@@ -78,9 +78,9 @@ class TemplateProcess:
         TemplateCrashError.
         """
         deadline_s = time.monotonic() + timeout_s
-        self._is_waiting = False
         try:
             self._socket.settimeout(_time_left(deadline_s))
+            self._is_waiting = False
             self._socket.sendall(_FRAME_LENGTH.pack(len(request)) + request)
             kind, text = self._receive(deadline_s)
         except TimeoutError as error:

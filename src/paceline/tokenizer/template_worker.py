@@ -39,7 +39,7 @@ _MAX_CHARACTERS = 2**26
 # The largest body of a call, 16 MiB, can hold a text that takes 64 MiB in memory. The limit is eight times that: a
 # template may hold a few copies of it, and four processes at their limit take no more than 2 GiB.
 _MAX_MEMORY_BYTES = 2**29
-_ORPHAN_GRACE_S = 1.0
+_ORPHAN_GRACE_S = 1.0  # so that a parent which is there ends the process first, and knows why
 _FRAME_LENGTH = struct.Struct("<Q")
 _TEXT = b"+"
 _REASON = b"-"

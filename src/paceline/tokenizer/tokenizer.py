@@ -36,6 +36,7 @@ class Tokenizer:
     """Encodes, decodes and renders chats; safe to use from several threads.
 
     The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
+    Chats are rendered in other processes, which start when first needed (`prepare_chats`) and end with this object.
     `eos_token_ids` are all tokens that end a generation, `eos_token_id` is the one that the file names;
     `leading_token_ids` begin every prompt. Two models whose `vocabulary_hash` is equal mean the same by every token id.
 
