@@ -187,6 +187,26 @@ def test_bench_refuses_models_that_cannot_chat(command: tuple[str, ...], tasks: 
     assert stderr == "error: plain has no chat template; choose a model made for chats\n"
 
 
+@pytest.mark.usefixtures("_no_weights", "tasks")
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (("generate",), ("x",)),
+        (("generate",), ("x", "--raw")),
+        (("chat",), ()),
+        (("bench", "tasks"), ("--tasks", "tasks.jsonl")),
+        (("bench", "crossover"), ("--tasks", "tasks.jsonl")),
+    ],
+)
+def test_a_chat_template_that_does_not_compile_is_found_before_weights_are_loaded(
+    command: tuple[str, ...], options: tuple[str, ...], tmp_path: Path
+) -> None:
+    faulty = write_tiny_gguf(tmp_path / "faulty.gguf", "qwen2", "Q4_K", chat_template="{% for message in %}")
+    exit_code, stderr = run(*command, faulty, *options)
+    assert stderr.startswith("error: the model's chat template does not compile (line 1: Expected an expression")
+    assert exit_code == 1
+
+
 def test_the_smallest_context_window_starts_in_automatic_mode(paceline: RunCommand, tiny_pair: TinyPair) -> None:
     options = ("--raw", "--context-window-size", 16, "--draft-model", tiny_pair.draft)
     automatic = paceline("generate", tiny_pair.target, "abc", *options)

@@ -302,9 +302,22 @@ def test_an_image_is_refused_with_its_message() -> None:
     assert "image_url" in str(error)
 
 
-def test_text_parts_are_joined() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert chat(messages=[{"role": "user", "content": parts}]).messages[0].content == "a\nb"
+def test_text_parts_stay_apart_without_further_keys() -> None:
+    parts = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "b"}]
+    expected = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert chat(messages=[{"role": "user", "content": parts}]).messages[0].content == expected
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+def test_reasoning_is_the_assistants(name: str) -> None:
+    answer = {"role": "assistant", "content": "x", name: "because"}
+    assert getattr(chat(messages=[*MESSAGES, answer]).messages[1], name) == "because"
+    assert chat(messages=[{**MESSAGES[0], name: None}]) == chat()
+    error = refusal(ChatCompletionRequest, json.dumps({"messages": [{**MESSAGES[0], name: "because"}]}))
+    assert (error.param, error.code) == (f"messages[0].{name}", "unsupported_value")
+    assert str(error).endswith("only messages of the assistant have reasoning, leave it out")
+    error = refusal(ChatCompletionRequest, json.dumps({"messages": [{**answer, name: ["because"]}]}))
+    assert (error.param, error.code) == (f"messages[0].{name}", "invalid_value")
 
 
 def test_a_message_of_the_client_library_comes_back() -> None:
@@ -315,6 +328,9 @@ def test_a_message_of_the_client_library_comes_back() -> None:
         "annotations": [],
         "audio": None,
         "tool_calls": None,
+        "reasoning_content": None,
+        "reasoning": None,
+        "thinking": None,
     }
     assert chat(messages=[*MESSAGES, answer, *MESSAGES]).messages[1].content == "x"
 

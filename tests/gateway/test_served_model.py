@@ -159,6 +159,29 @@ async def test_no_more_texts_are_encoded_at_once_than_there_are_cores(info: Mode
     assert most == num_cores
 
 
+async def test_slow_renderings_keep_no_thread_from_encoding(info: ModelInfo) -> None:
+    release = threading.Event()
+
+    def render(messages: list[Any]) -> str:
+        release.wait(60)
+        return messages[0]["content"]
+
+    tokenizer = SimpleNamespace(
+        render_chat=render,
+        encode_rendered=lambda text: [len(text)],
+        encode_prompt=lambda text: [1],
+        least_num_tokens=lambda text, enough: 1,
+    )
+    model = served(tokenizer)
+    messages = [{"role": "user", "content": "four"}]
+    chats = [asyncio.create_task(model.encode_chat(messages, {}, info, size)) for size in (LARGE, 100) * 20]
+    await asyncio.sleep(0.05)
+    assert await model.encode_prompts(["a", "b"], info, LARGE) == [[1], [1]]
+    assert not any(chat.done() for chat in chats)
+    release.set()
+    assert await asyncio.gather(*chats) == [[4]] * 40
+
+
 @pytest.mark.parametrize(
     ("max_queued_requests", "kind", "message"),
     [(2, InvalidRequestError, "2 choices, not 3"), (3, ApiError, "1 requests are already waiting")],

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 import pytest
 
-from paceline.core.errors import InvalidRequestError
+from paceline.core.errors import CheckpointError, InvalidRequestError
 from paceline.tokenizer import Tokenizer
 from paceline.tokenizer.chat_template import ChatTemplate
 from tests.tokenizer.vocabulary_files import sentence_piece_metadata
@@ -87,7 +88,6 @@ def test_the_date_is_known() -> None:
         ("{{ raise_exception('roles must alternate') }}", r"roles must alternate"),
         ("{{ messages[0].content + 1 }}", "can only concatenate str"),
         ("{{ messages[0].content.missing.again }}", "has no attribute 'again'|has no attribute 'missing'"),
-        ("{% for %}", "Expected"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ messages.append(1) }}", "unsafe|not safely callable"),
         ("{{ 1 / 0 }}", "division by zero"),
@@ -96,12 +96,15 @@ def test_the_date_is_known() -> None:
         ("{{ 4000000000000000000 * 'x' }}", "writes more than"),
         ("{{ 'x' | center(4000000000000000000) }}", "MemoryError"),
         ("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}", "writes more than"),
-        ("{{ tools | tojson }}", "not JSON serializable"),
+        ("{{ messages[0].get | tojson }}", "not JSON serializable"),
+        ("{{ [1].missing() }}", "is undefined|has no attribute"),
     ],
 )
 def test_what_fails_in_a_template_is_the_requests_error(source: str, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message) as caught:
-        _render(source, tools=object())
+        _render(source)
+    assert str(caught.value).startswith("the model's chat template does not accept these messages (")
+    assert str(caught.value).endswith("); change them")
     assert caught.value.param == "messages"
 
 
@@ -110,3 +113,64 @@ def test_the_template_cannot_change_the_messages() -> None:
     with pytest.raises(InvalidRequestError):
         ChatTemplate("{{ messages[0].update({'content': 'x'}) }}", {}).render(messages)
     assert messages == USER
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("\n{% for %}", r"line 2: Expected an expression, got 'end of statement block'"),
+        ("{{ messages | nothing }}", r"line 1: No filter named 'nothing'"),
+        ("{% break %}", r"'break' outside loop"),
+        ("{% for a in b %}" * 25 + "{% endfor %}" * 25, r"too many statically nested blocks"),
+        ("{% if a %}" * 9999 + "{% endif %}" * 9999, r"maximum recursion depth exceeded"),
+        ("{{ 10 ** 100000000 }}", r"takes longer than 0\.5 s to compile"),
+    ],
+    ids=["syntax", "filter", "break", "loops", "depth", "power"],
+)
+def test_a_template_that_does_not_compile_is_the_model_files_error(source: str, reason: str) -> None:
+    template = ChatTemplate(source, {}, timeout_s=0.5 if "**" in source else 60.0)
+    for use in (template.prepare, lambda: template.render(USER)):
+        with pytest.raises(CheckpointError, match=reason) as caught:
+            use()
+        assert str(caught.value).startswith("the model's chat template ")
+        assert str(caught.value).endswith("; use another model file")
+
+
+def test_a_tokenizer_refuses_a_template_that_does_not_compile(smollm2_metadata: Mapping[str, object]) -> None:
+    tokenizer = Tokenizer.from_metadata({**smollm2_metadata, "tokenizer.chat_template": "{% for %}"}, None)
+    with pytest.raises(CheckpointError, match="does not compile"):
+        tokenizer.prepare_chats()
+
+
+def test_a_model_without_a_template_has_nothing_to_prepare(sentence_piece: Tokenizer) -> None:
+    sentence_piece.prepare_chats()
+    sentence_piece.close()
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
+def test_what_is_no_json_is_refused(value: object) -> None:
+    message = "the chat template can be given JSON values only .*not JSON serializable"
+    with pytest.raises(InvalidRequestError, match=message) as caught:
+        _render("", documents=value)
+    assert caught.value.param == "messages"
+    with pytest.raises(InvalidRequestError, match=message):
+        _render("", [{"role": "user", "content": value}])
+
+
+def test_values_without_an_end_are_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(InvalidRequestError, match="Circular reference"):
+        _render("", documents=endless)
+
+
+def test_mappings_and_tuples_are_json() -> None:
+    messages = (MappingProxyType({"role": "user", "content": "Hi"}),)
+    source = "{{ messages[0].content }}{{ documents | tojson }}"
+    documents = (1, MappingProxyType({"a": None}))
+    assert ChatTemplate(source, {}).render(messages, documents=documents) == 'Hi[1, {"a": null}]'
+
+
+@pytest.mark.parametrize("text", ["", "é中😀", "half \ud83d of a pair", "\x00\x1f\u2028", "\ud83d\ude00"])
+def test_any_text_comes_back_as_it_was_given(text: str) -> None:
+    assert _render("{{ messages[0].content }}", [{"role": "user", "content": text}]) == text

@@ -150,6 +150,7 @@ def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
     except Exception as error:
         socket.send(encode_message(Fatal(kind="PacelineError", error=f"the engine could not start: {error!r}")))
         raise
+    engine.tokenizer.close()  # chats come here as token ids
     # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
     gc.collect()
     gc.freeze()

@@ -147,6 +147,7 @@ def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
         limits = RequestLimits(target.config.vocab_size, context_size, frozenset(get_args(DrafterName)))
         if SHARED_LAYERS in resolved.drafter_names:
             check_num_first_layers(target.config, config.shared_layers or 0)
+        target.tokenizer.prepare_chats()
         draft = None if resolved.draft is None else files.enter_context(open_model(resolved.draft))
         vocabulary_map = None if draft is None else map_vocabularies(draft, target)
         yield OpenPair(target, draft, limits, resolved.drafter_names, vocabulary_map)

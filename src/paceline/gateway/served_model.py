@@ -19,7 +19,7 @@ from paceline.core.messages import ModelInfo
 from paceline.engine.cores import num_usable_cores
 from paceline.gateway.errors import model_not_found
 from paceline.sampling.request_check import check_room, check_token_ids, overflow
-from paceline.tokenizer import Tokenizer
+from paceline.tokenizer import MAX_TEMPLATE_PROCESSES, Tokenizer
 
 DEFAULT_NAME = "default"
 _SMALL_BODY_BYTES = 4096
@@ -31,7 +31,8 @@ class ServedModel:
     """The model that clients may name by its served name, its own name or `default`.
 
     Prompts of calls whose bodies are not small are encoded in threads, one for each core, so that the event loop goes
-    on and memory is bounded; `size_bytes` is always the size of the whole body.
+    on and memory is bounded; `size_bytes` is always the size of the whole body. Chats are rendered in other threads,
+    which wait for the template's processes: a slow template keeps no thread from encoding.
     """
 
     def __init__(self, served_name: str, own_name: str, tokenizer: asyncio.Future[Tokenizer]) -> None:
@@ -39,6 +40,7 @@ class ServedModel:
         self._names = frozenset({served_name, own_name, DEFAULT_NAME})
         self._tokenizer = tokenizer
         self._threads = ThreadPoolExecutor(num_usable_cores(), thread_name_prefix="encode")
+        self._rendering_threads = ThreadPoolExecutor(MAX_TEMPLATE_PROCESSES, thread_name_prefix="render")
 
     @property
     def is_ready(self) -> bool:
@@ -55,14 +57,16 @@ class ServedModel:
         return await asyncio.shield(self._tokenizer)
 
     async def encode_chat(
-        self, messages: Iterable[Mapping[str, str]], options: Mapping[str, Any], model: ModelInfo, size_bytes: int
+        self, messages: Iterable[Mapping[str, object]], options: Mapping[str, Any], model: ModelInfo, size_bytes: int
     ) -> list[int]:
         """Token ids of the rendered chat template; `options` are variables of the template.
 
         Raises InvalidRequestError where the template or `check_prompt` refuses.
         """
         tokenizer = await self.tokenizer()
-        return await self._run(partial(_encode_chat, tokenizer, messages, options, model), size_bytes)
+        render = partial(_render_chat, tokenizer, messages, options)
+        text = await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
+        return await self._run(partial(_encode_rendered, tokenizer, text, model), size_bytes)
 
     async def encode_prompts(
         self, prompts: Iterable[str | list[int]], model: ModelInfo, size_bytes: int
@@ -89,9 +93,13 @@ class ServedModel:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model file, ready to encode; reads no weights."""
+    """The tokenizer of a model file, ready to encode and to render chats; reads no weights.
+
+    Raises CheckpointError.
+    """
     with GgufFile.open(path) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
+    tokenizer.prepare_chats()
     tokenizer.prepare()
     return tokenizer
 
@@ -110,10 +118,11 @@ def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
     check_token_ids(token_ids, param, model.vocab_size)
 
 
-def _encode_chat(
-    tokenizer: Tokenizer, messages: Iterable[Mapping[str, str]], options: Mapping[str, Any], model: ModelInfo
-) -> list[int]:
-    text = tokenizer.render_chat(list(messages), **options)
+def _render_chat(tokenizer: Tokenizer, messages: Iterable[Mapping[str, object]], options: Mapping[str, Any]) -> str:
+    return tokenizer.render_chat(list(messages), **options)
+
+
+def _encode_rendered(tokenizer: Tokenizer, text: str, model: ModelInfo) -> list[int]:
     _check_text(tokenizer, text, model, "messages")
     token_ids = tokenizer.encode_rendered(text)
     check_prompt(token_ids, model, "messages")

@@ -1,120 +1,113 @@
 """`ChatTemplate`: turns messages into the prompt text that a chat model was trained on.
 
-Templates come with the model and are not trusted: they run in jinja2's sandbox, with the functions and options that
-chat templates are written for (Hugging Face `transformers`, "Chat templates").
+`chat_messages` makes messages what templates expect, and `template_pool` renders them in processes of their own,
+because a template comes with the model and is not trusted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from datetime import datetime
-from functools import cached_property
-
-from jinja2 import Template, TemplateError, TemplateRuntimeError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+import threading
+import time
+from collections.abc import Mapping, Sequence
 
 from paceline.core.errors import InvalidRequestError
+from paceline.tokenizer.chat_messages import ContentForm, template_message
+from paceline.tokenizer.content_probe import Message, probe_forms
+from paceline.tokenizer.template_pool import TemplatePool
+from paceline.tokenizer.template_process import TemplateCrashError, TemplateRefusedError, TemplateTimeoutError
 
-_ERRORS_IN_TEMPLATES = (
-    TemplateError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)
-_MAX_CHARACTERS = 2**26
+_TIMEOUT_S = 5.0
 
 
 class ChatTemplate:
-    """A compiled template; `variables` are visible in every rendering (such as `bos_token`)."""
+    """A template; `variables` are visible in every rendering (such as `bos_token`). Safe to use from several threads.
 
-    def __init__(self, source: str, variables: Mapping[str, object]) -> None:
-        self._source = source
+    A rendering that takes longer than `timeout_s` seconds is ended.
+    """
+
+    def __init__(self, source: str, variables: Mapping[str, object], *, timeout_s: float = _TIMEOUT_S) -> None:
         self._variables = variables
+        self._timeout_s = timeout_s
+        self._pool = TemplatePool(source, timeout_s)
+        self._forms: dict[str, ContentForm] | None = None
+        self._preparing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Compiles the template and finds out which forms of content it shows; the first rendering would wait for it.
+
+        Takes 0.2 s, and for a slow template `timeout_s` more. Raises CheckpointError where it does not compile.
+        """
+        self._known_forms()
 
     def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
         """The prompt for `messages`, by default up to where the assistant's answer begins.
 
-        Raises InvalidRequestError where the template refuses the messages, fails on them, or writes too much.
+        Raises InvalidRequestError where the template refuses the messages, fails on them, writes too much or takes too
+        long, and where messages or options are no JSON values; CheckpointError where the template does not compile.
         """
-        context = {**self._variables, "add_generation_prompt": True, "tools": None, "documents": None, **options}
+        _check_mappings(messages)
+        forms = self._known_forms()
+        variables = self._encoded([template_message(message, forms) for message in messages], options)
         try:
-            return "".join(_bounded(self._template.generate(messages=messages, **context)))
-        except _ERRORS_IN_TEMPLATES as error:
-            reason = str(error) or type(error).__name__
+            return self._pool.render(variables, self._timeout_s)
+        except TemplateRefusedError as error:
+            reason = f"does not accept these messages ({error}); change them"
+        except TemplateTimeoutError as error:
+            reason = f"takes longer than {error} for these messages; send fewer or shorter ones"
+        except TemplateCrashError as error:
+            reason = f"ends its process ({error}) on these messages; change them"
+        raise InvalidRequestError(f"the model's chat template {reason}", param="messages")
+
+    def close(self) -> None:
+        """Ends the processes that render; a later rendering starts one again."""
+        self._pool.close()
+
+    def _encoded(self, messages: Sequence[Mapping[str, object]], options: Mapping[str, object]) -> bytes:
+        defaults = {"add_generation_prompt": True, "tools": None, "documents": None}
+        variables = {**self._variables, **defaults, **options, "messages": messages}
+        try:
+            text = json.dumps(variables, ensure_ascii=False, default=_as_dict)
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequestError(
-                f"the model's chat template does not accept these messages ({reason}); change them", param="messages"
+                f"the chat template can be given JSON values only ({error}); change the messages or options",
+                param="messages",
             ) from error
+        return text.encode("utf-8", "surrogatepass")
 
-    @cached_property
-    def _template(self) -> Template:
-        return _environment().from_string(self._source)
+    def _known_forms(self) -> Mapping[str, ContentForm]:
+        with self._preparing:
+            if self._forms is None:
+                self._forms = self._probed_forms()
+            return self._forms
 
+    def _probed_forms(self) -> dict[str, ContentForm]:
+        """The forms by role. Where the template is slow, the roles are left out for which no time remains."""
+        self._pool.start()
+        deadline_s = time.monotonic() + self._timeout_s
+        forms: dict[str, ContentForm] = {}
 
-def _bounded(pieces: Iterable[str]) -> Iterator[str]:
-    num_characters = 0
-    for piece in pieces:
-        num_characters += len(piece)
-        _check_length(num_characters)
-        yield piece
+        def render(messages: list[Message]) -> str | None:
+            try:
+                return self._pool.render(self._encoded(messages, {}), deadline_s - time.monotonic())
+            except (TemplateRefusedError, TemplateCrashError):
+                return None
 
-
-def _check_length(num_characters: int) -> None:
-    if num_characters > _MAX_CHARACTERS:
-        raise TemplateRuntimeError(f"it writes more than {_MAX_CHARACTERS} characters")
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Checks a product's length before it is made."""
-
-    intercepted_binops = frozenset({"*"})
-
-    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        for text, count in ((left, right), (right, left)):
-            if isinstance(text, Sized) and isinstance(count, int):
-                _check_length(len(text) * count)
-        return super().call_binop(context, operator, left, right)
+        with contextlib.suppress(TemplateTimeoutError):
+            probe_forms(render, forms)
+        return forms
 
 
-class _GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's text for training; its body is rendered as it is."""
-
-    tags = {"generation"}  # noqa: RUF012  (jinja2 declares it as an instance variable)
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+def _check_mappings(messages: Sequence[object]) -> None:
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            kind = type(message).__name__
+            raise InvalidRequestError(f"message {index} is a {kind}; pass a mapping such as a dict", param="messages")
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag])
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
-
-
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON as models are trained on it, without jinja2's escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _raise_exception(message: str) -> None:
-    raise TemplateRuntimeError(message)
-
-
-def _strftime_now(format: str) -> str:
-    return datetime.now().astimezone().strftime(format)
+def _as_dict(value: object) -> dict[object, object]:
+    """A mapping of another type as json.dumps takes it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

@@ -36,6 +36,7 @@ class Tokenizer:
     """Encodes, decodes and renders chats; safe to use from several threads.
 
     The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
+    Chats are rendered in other processes, which start when first needed (`prepare_chats`) and end with this object.
     `eos_token_ids` are all tokens that end a generation, `eos_token_id` is the one that the file names;
     `leading_token_ids` begin every prompt. Two models whose `vocabulary_hash` is equal mean the same by every token id.
 
@@ -85,6 +86,19 @@ class Tokenizer:
         Raises CheckpointError for merges that do not fit the tokens.
         """
         self._built_encoder()
+
+    def prepare_chats(self) -> None:
+        """Compiles the chat template, where the model has one, in the process that the first chat would wait for.
+
+        Raises CheckpointError for a template that does not compile.
+        """
+        if self._chat_template is not None:
+            self._chat_template.prepare()
+
+    def close(self) -> None:
+        """Ends the processes that render chats, as the end of the tokenizer does; a later chat starts one again."""
+        if self._chat_template is not None:
+            self._chat_template.close()
 
     @property
     def special_token_ids(self) -> list[int]:
@@ -171,7 +185,12 @@ class Tokenizer:
     ) -> str:
         """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
 
-        Raises InvalidRequestError where the model has no template or its template fails.
+        A message's content is a string or a list of text parts (`{"type": "text", "text": ...}`), and is handed over in
+        the form that the template shows. Keys of messages whose value is None count as absent. Reasoning in a message
+        may be called `reasoning_content`, `thinking` or `reasoning`. Blocks while four chats are being rendered.
+
+        Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
+        that does not compile.
         """
         if self._chat_template is None:
             raise InvalidRequestError(

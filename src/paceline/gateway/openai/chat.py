@@ -35,10 +35,17 @@ async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, 
     return JSONResponse(await _response(call))
 
 
-def _template_message(message: ChatMessage) -> dict[str, str]:
-    role = "system" if message.role == "developer" else message.role
-    rest = {"content": message.content, "name": message.name, "tool_call_id": message.tool_call_id}
-    return {"role": role, **{name: value for name, value in rest.items() if value is not None}}
+def _template_message(message: ChatMessage) -> dict[str, object]:
+    """The message for the template, where a value of None means that there is none."""
+    return {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": message.content,
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content,
+        "reasoning": message.reasoning,
+        "thinking": message.thinking,
+    }
 
 
 async def _response(call: Call) -> dict[str, Any]:

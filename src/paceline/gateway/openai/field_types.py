@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from paceline.sampling import RANGES
@@ -105,13 +105,13 @@ def _is_token_list(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, list) and value != [] and all(type(one) is int and one >= 0 for one in value)
 
 
-def _content(value: Any) -> str | None:  # noqa: ANN401
-    """A message's text; the texts of several parts are joined by line breaks."""
+def _content(value: Any) -> str | list[dict[str, str]] | None:  # noqa: ANN401
+    """A message's text, or its text parts without further keys."""
     if value is None or isinstance(value, str):
         return _check_unicode(value or "") if value is not None else None
     if not isinstance(value, list):
         raise PydanticCustomError("invalid_value", "it must be a string or a list of text parts")
-    return "\n".join(_text_of_part(part, index) for index, part in enumerate(value))
+    return [{"type": "text", "text": _text_of_part(part, index)} for index, part in enumerate(value)]
 
 
 def _text_of_part(part: Any, index: int) -> str:  # noqa: ANN401
@@ -124,6 +124,12 @@ def _text_of_part(part: Any, index: int) -> str:  # noqa: ANN401
         "part {index} has type {kind}, and only parts of type 'text' with a string are supported",
         {"index": index, "kind": repr(kind)},
     )
+
+
+def _reasoning(value: str | None, message: ValidationInfo) -> str | None:
+    if value is not None and message.data.get("role", "assistant") != "assistant":
+        raise PydanticCustomError("unsupported_value", "only messages of the assistant have reasoning, leave it out")
+    return value
 
 
 def _check_unicode(text: str) -> str:
@@ -146,5 +152,7 @@ Prompts = Annotated[
     PlainValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
 ]
 MessageContent = Annotated[
-    str | None, PlainValidator(_content, json_schema_input_type=str | list[dict[str, str]] | None)
+    str | list[dict[str, str]] | None,
+    PlainValidator(_content, json_schema_input_type=str | list[dict[str, str]] | None),
 ]
+Reasoning = Annotated[str | None, AfterValidator(_reasoning)]

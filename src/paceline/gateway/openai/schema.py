@@ -18,6 +18,7 @@ from paceline.gateway.openai.field_types import (
     MessageContent,
     PositiveCount,
     Prompts,
+    Reasoning,
     Seed,
     SignedCount,
     StopStrings,
@@ -147,6 +148,9 @@ class ChatMessage(_Strict):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: MessageContent = None
+    reasoning_content: Reasoning = None
+    reasoning: Reasoning = None
+    thinking: Reasoning = None
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Annotated[list[Any] | None, only(None, [])] = None

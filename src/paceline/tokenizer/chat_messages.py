@@ -1,0 +1,64 @@
+"""What a message becomes before a chat template reads it.
+
+Keys and names of reasoning follow Hugging Face `transformers`, for which templates are written. Which form of content a
+template shows is found out by `content_probe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+_REASONING_NAMES = ("reasoning_content", "thinking", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class ContentForm:
+    """The content that a template is given in messages of one role.
+
+    One text is a string where `takes_string`, else a list of one text part. Several text parts stay a list where
+    `takes_parts`, else line breaks join them to one text.
+    """
+
+    takes_string: bool
+    takes_parts: bool
+
+    def adapt(self, content: object) -> object:
+        """The content in this form. What is neither a string nor a list of text parts stays as it is."""
+        if isinstance(content, str):
+            return content if self.takes_string else [text_part(content)]
+        if not _are_text_parts(content) or (self.takes_parts and len(content) > 1):
+            return content
+        return self.adapt("\n".join(str(part["text"]) for part in content))
+
+
+STRING_FORM = ContentForm(takes_string=True, takes_parts=False)
+"""The form for a role of which nothing else is known."""
+
+
+def text_part(text: str) -> dict[str, object]:
+    """One part of a content that is a list."""
+    return {"type": "text", "text": text}
+
+
+def template_message(message: Mapping[str, object], forms: Mapping[str, ContentForm]) -> dict[str, object]:
+    """The message as a template reads it: without keys whose value is None, and its content in the form of its role.
+
+    The first of `reasoning_content`, `thinking` and `reasoning` that is there becomes `reasoning_content`, and also
+    `thinking` where that is absent.
+    """
+    given = {name: value for name, value in message.items() if value is not None}
+    reasoning = next((given[name] for name in _REASONING_NAMES if name in given), None)
+    if reasoning is not None:
+        given = {"thinking": reasoning, **given, "reasoning_content": reasoning}
+    if "content" in given:
+        given["content"] = forms.get(str(given.get("role")), STRING_FORM).adapt(given["content"])
+    return given
+
+
+def _are_text_parts(content: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
+    return isinstance(content, list | tuple) and all(
+        isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
+        for part in content
+    )
