@@ -15,7 +15,7 @@ RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-large test-emulated check bench bench-kernels bench-step bench-peers clean
+.PHONY: setup serve test test-large test-emulated check prove-bits bench bench-kernels bench-step bench-peers clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -58,6 +58,10 @@ bench-kernels: setup
 
 bench-step: setup
 	$(BIN)/python benchmarks/step.py --model $(MODEL) --json $(RESULTS)/step.json $(ARGS)
+
+# Every answer that is kept in benchmarks/bits, under every drafter: a change of code must not change a bit.
+prove-bits: setup
+	$(BIN)/python benchmarks/bits.py check $(ARGS)
 
 bench-peers: setup
 	$(BIN)/python benchmarks/peers.py --model $(MODEL) --json $(RESULTS)/peers.json $(ARGS)

@@ -58,7 +58,7 @@ class Setting:
 def settings_of(drafters: Sequence[str]) -> list[Setting]:
     """Plain decoding, each drafter alone, and automatic mode with all of them."""
     alone = [Setting((name,)) for name in drafters]
-    return [Setting(()), *alone, Setting(tuple(drafters), CHEAP_DRAFTS)]
+    return [Setting(()), *alone, *([Setting(tuple(drafters), CHEAP_DRAFTS)] if drafters else [])]
 
 
 def config_of(model: str) -> EngineConfig:
@@ -109,15 +109,15 @@ def write(path: Path, model: str, num_prompts: int, prompt_length: int | None) -
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def check(path: Path, instruction_set: str | None) -> bool:
-    """Prints a line a setting; returns whether all answers are those that are kept."""
+def check(path: Path, instruction_set: str | None, drafters: Sequence[str] | None = None) -> bool:
+    """Prints a line a setting; returns whether all answers are those that are kept. `drafters` None takes all."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     config = config_of(kept["model"])
     pair = load_pair(config, instruction_set=instruction_set)
     by_id = {task.id: task for task in read_tasks()}
     requests = list(requests_of(pair, [by_id[name] for name in kept["tasks"]], kept["prompt_length"]))
     is_equal = True
-    for setting in settings_of((*pair.drafter_names, "ngram")):
+    for setting in settings_of((*pair.drafter_names, "ngram") if drafters is None else drafters):
         start_s = time.perf_counter()
         answers = answers_of(config, pair, setting, requests)
         wrong = [name for name in kept["answers"] if answers[name] != kept["answers"][name]]
