@@ -20,15 +20,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.architectures import read_model_config
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
+from paceline.controller.cost_model import StepCosts
 from paceline.core import Request, SamplingParams
-from paceline.engine.loading import LoadedPair, load_pair, resolve_pair
-from paceline.models import read_model_config
+from paceline.engine.assembly import LoadedPair, load_pair, resolve_pair
 from paceline.operations.verify import CommittedToken, RecordingVerifier, Run
 from paceline.operations.verify_plan import CHEAP_DRAFTS
 from paceline.operations.workload import Task, mix, read_tasks
-from paceline.speculation import StepCosts
 
 FOLDER = Path(__file__).parent / "bits"
 NUM_TOKENS = 32

@@ -26,10 +26,10 @@ from disturbance import busy_process
 from report import integers, markdown, number, write_report
 
 from paceline import _native
+from paceline.backends.native.model import instruction_sets
 from paceline.checkpoint import GgmlType
 from paceline.core import Float32Array
-from paceline.models import MachineLimits, MachineProbe, instruction_sets
-from paceline.models.machine_limits import BUFFER_BYTES
+from paceline.machine.limits import BUFFER_BYTES, MachineLimits, MachineProbe
 from paceline.operations.provenance import read_provenance
 
 DEFAULT_TYPES = "Q4_0,Q4_1,Q5_0,Q8_0,Q4_K,Q5_K,Q6_K,F16"

@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx
 from servers import RunningServer, paceline_server
 
+from paceline.architectures import read_model_config
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
-from paceline.engine.loading import resolve_pair
-from paceline.engine.memory import context_window_size
-from paceline.models import read_model_config
+from paceline.engine.assembly import resolve_pair
+from paceline.engine.capacity import context_window_size
 
 MAX_STARTUP_S = 15.0
 MAX_SHARE_OF_FILES = 1.15

@@ -24,15 +24,15 @@ from prompts import text_passages
 from report import integers, markdown, write_report
 from step_clock import SECTIONS, StepClock, timed_parts, timed_sampling
 
+from paceline.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME
+from paceline.backends.native.sampler import RowSampler, sample_rows
+from paceline.backends.protocol import KvStore
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch, Request, SamplingParams
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedModel, LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.models import KvStore, MachineProbe
-from paceline.models.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME
-from paceline.models.machine_limits import BUFFER_BYTES
-from paceline.models.sampling import RowSampler, sample_rows
+from paceline.engine.assembly import LoadedModel, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.machine.limits import BUFFER_BYTES, MachineProbe
 from paceline.operations.provenance import read_model_provenance, read_provenance
 from paceline.operations.workload import Task, read_tasks
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from paceline import _native
+from paceline.backends.protocol import KvStore, Model
 from paceline.core import Batch, Draft, Float32Array, ModelConfig, Plan, Sequence, Verdict
+from paceline.drafters.protocol import Drafter
 from paceline.engine.parts import EngineParts
-from paceline.models import KvStore, Model
-from paceline.speculation import Drafter
 
 DRAFTING, FORWARD, SAMPLING = "drafting", "forward", "sampling"
 SECTIONS = (DRAFTING, FORWARD, SAMPLING)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from report import markdown, write_report
 
-from paceline.models import instruction_sets
-from paceline.models.suffix import SuffixTree, propose_from_suffixes
+from paceline.backends.native.model import instruction_sets
+from paceline.drafters.suffix.drafter import MAX_MATCH
+from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffixes
 from paceline.operations.provenance import read_provenance
-from paceline.speculation.drafters.suffix import MAX_MATCH
 
 SOURCE = Path(__file__).parents[1] / "src"
 NUM_PROPOSALS = 200

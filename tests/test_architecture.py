@@ -25,10 +25,13 @@ IMPORT_ORDER = (
     "observability",
     "checkpoint",
     "tokenizer",
+    "architectures",
+    "machine",
     "sampling",
-    "models",
+    "backends",
     "kvcache",
-    "speculation",
+    "drafters",
+    "controller",
     "engine",
     "gateway",
     "operations",
@@ -110,14 +113,15 @@ def test_every_package_is_in_the_import_order() -> None:
     assert packages == set(IMPORT_ORDER)
 
 
-def test_only_models_uses_the_native_core() -> None:
+def test_few_places_use_the_native_core() -> None:
+    """The native backend, the suffix drafter's trees, and the probe of the machine's limits."""
     users = {
-        _package_of(path)
+        path.relative_to(PACKAGE).parent.as_posix()
         for path in PYTHON_FILES
         for module in _imported_modules(_parse(path))
         if module.startswith("paceline._native")
     }
-    assert users <= {"models"}
+    assert users == {"backends/native", "drafters/suffix", "machine"}
 
 
 def test_python_functions_are_short() -> None:

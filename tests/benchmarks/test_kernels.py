@@ -11,7 +11,7 @@ import pytest
 from disturbance import busy_process
 
 from paceline.checkpoint import GgmlType
-from paceline.models import MachineLimits
+from paceline.machine.limits import MachineLimits
 
 OUTPUTS, INPUTS = 64, 256
 LIMITS = MachineLimits(read_bytes_per_s=1e9, multiply_adds_per_s=1e12)

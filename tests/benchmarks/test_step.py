@@ -71,7 +71,7 @@ def test_a_tiny_run_measures_every_case(tmp_path, capsys) -> None:
 
 def test_filled_kv_is_finite(tmp_path) -> None:
     from paceline.config import EngineConfig
-    from paceline.engine.loading import load_pair
+    from paceline.engine.assembly import load_pair
 
     path = write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2", "Q4_K")
     kv = load_pair(EngineConfig(model=str(path))).target.model.kv

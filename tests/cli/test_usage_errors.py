@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from paceline.cli.main import app
-from paceline.engine import loading
+from paceline.engine import assembly as loading
 from tests.cli.conftest import RunCommand, RunOnBytes
 from tests.support.tiny_gguf import TinyPair, write_tiny_gguf
 

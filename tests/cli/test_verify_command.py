@@ -7,10 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from paceline.backends.native.model import instruction_sets
 from paceline.cli.main import app
 from paceline.config import EngineConfig
-from paceline.engine import loading
-from paceline.models import instruction_sets
+from paceline.engine import assembly as loading
 from paceline.operations import verify as verify_module
 from tests.operations.faulty_model import make_faulty
 from tests.support.tiny_gguf import TinyPair

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.first_layers import FirstLayers
+from paceline.backends.native.model import NativeModel, ThreadPool
+from paceline.backends.protocol import Model
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
+from paceline.controller.adaptive import AdaptiveController
+from paceline.controller.cost_model import CostModel, StepCosts
+from paceline.controller.fixed import FixedController
+from paceline.controller.options import Limits
+from paceline.controller.protocol import Controller
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
+from paceline.drafters.draft_model.drafter import DraftModelDrafter
+from paceline.drafters.protocol import Drafter
+from paceline.drafters.shared_layers import SharedLayersDrafter
 from paceline.engine import Engine, EngineParts
-from paceline.models import FirstLayers, Model, NativeModel, ThreadPool, read_model_config
-from paceline.speculation import (
-    AdaptiveController,
-    Controller,
-    CostModel,
-    Drafter,
-    DraftModelDrafter,
-    FixedController,
-    Limits,
-    SharedLayersDrafter,
-    StepCosts,
-)
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 

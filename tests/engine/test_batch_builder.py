@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.core import Draft, Request, Sequence, Verdict
 from paceline.engine.batch_builder import build_batch, compaction_moves
-from paceline.engine.generation import Generation
+from paceline.engine.request_state import Generation
 from paceline.engine.schedule import ScheduledSequence
 
 BLOCK_SIZE = 4

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.core import Draft, FinishReason, Output, Plan, Request, SamplingParams, Sequence, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
+from paceline.drafters.ngram import NgramDrafter
 from paceline.engine.text_stream import Progress, TextStream
-from paceline.speculation import DrafterCosts, NgramDrafter, RowTable, StepCosts
 from tests.engine.engine_factory import CONTEXT_SIZE, answer, request, run, token_ids
 from tests.engine.scripted_drafters import FailingDrafter, FailingReader, PartlyRightDrafter, RightDrafter, WrongDrafter
 

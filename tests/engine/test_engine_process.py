@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
+from paceline.backends.native.sampler import RowSampler
 from paceline.core import FinishReason, Output
 from paceline.core.messages import (
     AddRequest,
@@ -23,8 +24,7 @@ from paceline.core.messages import (
     encode_message,
 )
 from paceline.engine import Engine
-from paceline.engine.engine_process import EngineLoop
-from paceline.models.sampling import RowSampler
+from paceline.engine.process import EngineLoop
 from tests.engine.engine_factory import request, token_ids
 
 PROMPT = [65, 66, 67]

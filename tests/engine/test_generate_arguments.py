@@ -7,7 +7,7 @@ import pytest
 
 from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InvalidRequestError
-from paceline.speculation import NgramDrafter
+from paceline.drafters.ngram import NgramDrafter
 from tests.engine.engine_factory import run, token_ids
 
 GREEDY = SamplingParams(max_tokens=4, temperature=0.0)

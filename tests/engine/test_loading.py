@@ -19,8 +19,8 @@ from paceline.core.errors import (
     VocabularyMismatchError,
 )
 from paceline.engine import Engine
-from paceline.engine.loading import choose_drafters, load_pair, measure_costs
-from paceline.engine.memory import available_memory_bytes, check_weights_fit, num_kv_blocks
+from paceline.engine.assembly import choose_drafters, load_pair, measure_costs
+from paceline.engine.capacity import check_weights_fit, num_kv_blocks
 from paceline.engine.profile import (
     TARGET_ROWS,
     ModelProfile,
@@ -29,6 +29,7 @@ from paceline.engine.profile import (
     pass_cases,
     without_disturbance,
 )
+from paceline.machine.memory import available_memory_bytes
 from tests.support.tiny_gguf import write_tiny_gguf
 
 MIB = 1 << 20
@@ -100,7 +101,7 @@ def test_available_memory_is_the_control_groups_where_that_is_less(tmp_path):
 
 
 def test_by_default_there_is_a_thread_for_each_usable_core(tiny_pair, monkeypatch):
-    monkeypatch.setattr("paceline.engine.loading.num_usable_cores", lambda: 3)
+    monkeypatch.setattr("paceline.engine.assembly.num_usable_cores", lambda: 3)
     assert load_pair(config_of(tiny_pair, num_threads=None)).target.model.threads.num_threads == 3
     assert load_pair(config_of(tiny_pair, num_threads=2)).target.model.threads.num_threads == 2
 
@@ -351,6 +352,6 @@ def test_more_threads_than_can_be_started_are_refused(monkeypatch, tiny_pair):
     def refuse(num_threads):
         raise RuntimeError("only 2 of 64 threads can run here; ask for fewer")
 
-    monkeypatch.setattr("paceline.engine.loading.ThreadPool", refuse)
+    monkeypatch.setattr("paceline.engine.assembly.ThreadPool", refuse)
     with pytest.raises(ConfigError, match="num_threads is 64: only 2 of 64 threads can run here; ask for fewer"):
         load_pair(EngineConfig(model=str(tiny_pair.target), num_threads=64))

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from paceline.backends.protocol import Model
+from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.core import (
     Batch,
     Draft,
@@ -18,10 +20,11 @@ from paceline.core import (
     SpeculationMode,
     SpeculationParams,
 )
+from paceline.drafters.chains.growing_draft import GrowingDraft
+from paceline.drafters.ngram import NgramDrafter
+from paceline.drafters.protocol import Drafter
+from paceline.drafters.suffix.drafter import SuffixDrafter
 from paceline.engine.batch_builder import compaction_moves
-from paceline.models import Model
-from paceline.speculation import Drafter, DrafterCosts, NgramDrafter, RowTable, StepCosts, SuffixDrafter
-from paceline.speculation.growing_draft import GrowingDraft
 from tests.engine.engine_factory import EngineFactory, answer, request, run, token_ids
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from paceline.core import FinishReason, Request
-from paceline.speculation import NgramDrafter
+from paceline.drafters.ngram import NgramDrafter
 from tests.engine.engine_factory import EngineFactory, answer, request, run
 from tests.engine.scripted_drafters import PartlyRightDrafter, RightDrafter, TreeDrafter, WrongDrafter
 from tests.support.tiny_gguf import write_tiny_pair

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paceline import EngineConfig
-from paceline.engine.loading import LoadedPair, load_pair
+from paceline.engine.assembly import LoadedPair, load_pair
 from paceline.operations.workload import read_tasks
 from tests.engine.scripted_drafters import TreeDrafter
 from tests.operations.faulty_model import make_faulty

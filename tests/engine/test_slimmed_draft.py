@@ -9,9 +9,9 @@ import pytest
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Draft, Plan, SamplingParams, Sequence
+from paceline.drafters.protocol import Drafter
 from paceline.engine import Engine
-from paceline.engine.loading import build_parts, draft_slimming, load_pair
-from paceline.speculation import Drafter
+from paceline.engine.assembly import build_parts, draft_slimming, load_pair
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from paceline.config import EngineConfig
 from paceline.core import Request, SamplingParams
+from paceline.drafters.suffix.drafter import SuffixDrafter
 from paceline.engine import Engine
-from paceline.speculation import SuffixDrafter
 from tests.engine.engine_factory import request, run, token_ids
 
 PROMPT = random.Random(5).choices(range(32, 127), k=24)

@@ -11,7 +11,7 @@ import pytest
 
 from paceline import EngineConfig
 from paceline.checkpoint import resolve_model
-from paceline.engine.loading import LoadedPair, load_pair
+from paceline.engine.assembly import LoadedPair, load_pair
 from paceline.operations.workload import read_tasks
 from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, run_trial
 from tests.support.shallow_model import load_without_layers

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.backends.protocol import Model
 from paceline.core import Batch, Float32Array
-from paceline.models import Model
 
 BLOCK_SIZE = 16
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from paceline.backends.protocol import Model
 from paceline.core import Float32Array
-from paceline.models import Model
 from tests.native.decoder_runs import BLOCK_SIZE, Row, bits, build_batch, run_chunks, slot_at, text_rows
 
 NUM_BLOCKS = 64

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import NativeModel, ThreadPool, instruction_sets
+from paceline.backends.reference.model import ReferenceModel, load_vectors, store_vectors
 from paceline.checkpoint import GgufFile
 from paceline.core import KvCacheType
-from paceline.models import NativeModel, ThreadPool, instruction_sets, read_model_config
-from paceline.models.reference import ReferenceModel, load_vectors, store_vectors
 from tests.native.decoder_runs import BLOCK_SIZE, bits, run_chunks
 from tests.native.row_promises import NUM_BLOCKS, TABLE, check_batch, check_chunkings, check_restored_blocks, check_tree
 from tests.support.tiny_gguf import write_tiny_gguf

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from paceline import Engine, EngineConfig, SamplingParams
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import NativeModel, ThreadPool, instruction_sets
 from paceline.checkpoint import GgufFile
 from paceline.core import FinishReason, KvCacheType
-from paceline.models import NativeModel, ThreadPool, instruction_sets, read_model_config
-from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
 from tests.support.tiny_gguf import write_tiny_gguf
 
 INFINITY = np.float16(np.inf).tobytes()

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from paceline import _native
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import NativeModel, ThreadPool
+from paceline.backends.reference.model import ReferenceModel
 from paceline.checkpoint import GgufFile
 from paceline.core.errors import ConfigError, InsufficientMemoryError
-from paceline.models import NativeModel, ThreadPool, read_model_config
-from paceline.models.reference import ReferenceModel
 from tests.native.decoder_runs import BLOCK_SIZE, Row, bits, build_batch, run_chunks, text_rows
 from tests.native.row_promises import BATCH_SIZES, NUM_BLOCKS, check_batch, check_chunkings, check_tree
 from tests.support.tiny_gguf import write_tiny_gguf

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.first_layers import FirstLayers
+from paceline.backends.native.model import NativeModel, ThreadPool
 from paceline.checkpoint import GgufFile
 from paceline.core import KvCacheType
 from paceline.core.errors import ConfigError
-from paceline.models import FirstLayers, NativeModel, ThreadPool, read_model_config
 from tests.native.decoder_runs import bits, build_batch, run_chunks, slot_at, text_rows
 from tests.native.row_promises import NUM_BLOCKS, check_batch, check_chunkings, check_tree
 from tests.support.tiny_gguf import write_tiny_pair

@@ -16,7 +16,7 @@ from tests.support.tiny_gguf import write_tiny_gguf
 ANSWER = """
 import json, sys
 from paceline import Engine, EngineConfig, SamplingParams
-from paceline.models import instruction_sets
+from paceline.backends.native.model import instruction_sets
 engine = Engine(EngineConfig(model=sys.argv[1], num_threads=2, speculation="fixed"))
 answers = engine.generate(["the riders at the front"], SamplingParams(max_tokens=16, temperature=0.0, ignore_eos=True))
 print(json.dumps([list(instruction_sets()), answers[0].token_ids]))

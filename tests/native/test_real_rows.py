@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import NativeModel, ThreadPool, instruction_sets
 from paceline.checkpoint import GgufFile, resolve_model
 from paceline.core import Float32Array
-from paceline.models import NativeModel, ThreadPool, instruction_sets, read_model_config
 from paceline.operations.workload import read_tasks
 from paceline.tokenizer import Tokenizer
 from tests.native.decoder_runs import run_chunks

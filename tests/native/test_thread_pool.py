@@ -7,7 +7,7 @@ import sys
 
 LIMITED = """
 import resource
-from paceline.models import ThreadPool
+from paceline.backends.native.model import ThreadPool
 
 [used] = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")]
 limit = used * 1024 + 100 * 2**20

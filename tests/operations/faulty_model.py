@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from paceline.backends.native.model import NativeModel
+from paceline.backends.protocol import KvStore
 from paceline.core import Batch, Float32Array, ModelConfig
-from paceline.engine.loading import LoadedModel, LoadedPair
-from paceline.models import KvStore, NativeModel
+from paceline.engine.assembly import LoadedModel, LoadedPair
 
 
 class BatchDependentModel:

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.core import Draft
 from paceline.core.errors import UsageError
 from paceline.operations.simulate import Replay, Setting, Simulation, regrets, replay_all
 from paceline.operations.trace import PromptTrace, Proposal, Trace, read_costs, read_trace
 from paceline.operations.workload import AUTO, PLAIN
-from paceline.speculation import DrafterCosts, RowTable, StepCosts
 
 CPU = StepCosts(
     RowTable((1, 4, 8, 16, 32), (0.040, 0.045, 0.065, 0.11, 0.2)),

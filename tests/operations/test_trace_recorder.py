@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.backends.native.sampler import RowSampler
 from paceline.config import EngineConfig
 from paceline.core import Draft, Plan, Request, SamplingParams, Sequence
+from paceline.drafters.protocol import Drafter
 from paceline.engine import Engine
-from paceline.engine.loading import build_parts
-from paceline.models.sampling import RowSampler
+from paceline.engine.assembly import build_parts
 from paceline.operations.simulate import Setting, Simulation
 from paceline.operations.trace import Trace
 from paceline.operations.trace_recorder import MAX_WINDOW, Recorder
 from paceline.operations.workload import AUTO, PLAIN, Task
-from paceline.speculation import Drafter
 
 TASKS = [
     Task("copy-1", "copy", [{"role": "user", "content": "abc abc abc abc"}], 40),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.backends.native.model import instruction_sets
 from paceline.config import EngineConfig
-from paceline.engine import loading
-from paceline.models import instruction_sets
+from paceline.engine import assembly as loading
 from paceline.operations import verify as verify_module
 from paceline.operations.verify import CommittedToken, Verification, begin_verification, first_difference
 from paceline.operations.verify_plan import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from paceline.backends.native.sampler import RowSampler, SampledRows, sample_rows
 from paceline.core import SamplingParams
-from paceline.models.sampling import RowSampler, SampledRows, sample_rows
 
 
 def make_sampler(params: SamplingParams, vocab_size: int, *, prompt=(), seed=1234, choice_index=0, banned=()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.backends.native.sampler import sample_rows
 from paceline.core import SamplingParams
-from paceline.models.sampling import sample_rows
 from tests.sampling import oracle
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.backends.native.sampler import RowSampler
 from paceline.core import SamplingParams, Sequence
 from paceline.core.errors import InvalidRequestError
 from paceline.core.request import Request
-from paceline.models.sampling import RowSampler
 from tests.sampling import oracle
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paceline import _native
+from paceline.backends.native.model import ThreadPool
+from paceline.backends.native.sampler import hash_rows
 from paceline.core import SamplingParams
-from paceline.models import ThreadPool
-from paceline.models.sampling import hash_rows
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 
 VOCAB_SIZE = 50_021

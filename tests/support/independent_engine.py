@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import xllamacpp
 
+from paceline.backends.protocol import Model
 from paceline.core import Batch
-from paceline.models import Model
 
 _CHUNK_ROWS = 128
 _TIMEOUT_S = 600

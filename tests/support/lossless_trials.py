@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from paceline import Engine, EngineConfig
+from paceline.backends.native.model import instruction_sets
 from paceline.config import DrafterName
 from paceline.core import FinishReason, Output, Request, SamplingParams, SpeculationMode, SpeculationParams
-from paceline.engine.loading import LoadedPair, build_parts
-from paceline.models import instruction_sets
+from paceline.drafters.protocol import Drafter
+from paceline.engine.assembly import LoadedPair, build_parts
 from paceline.operations.verify import CommittedToken, RecordingVerifier
-from paceline.speculation import Drafter
 
 SAMPLINGS = {"greedy": {"temperature": 0.0}, "sampled": {"temperature": 0.8, "top_p": 0.95}}
 MAX_WINDOW = 16

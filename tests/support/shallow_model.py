@@ -9,9 +9,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import NativeModel, ThreadPool
 from paceline.checkpoint import GgufFile, GgufTensor
-from paceline.engine.loading import LoadedModel
-from paceline.models import NativeModel, ThreadPool, read_model_config
+from paceline.engine.assembly import LoadedModel
 from paceline.tokenizer import Tokenizer
 
 

@@ -45,7 +45,7 @@ def chat(
     from paceline.cli.prompts import check_chats, opening
     from paceline.core import SamplingParams
     from paceline.engine import Engine
-    from paceline.engine.loading import load_parts, open_pair
+    from paceline.engine.assembly import load_parts, open_pair
 
     config = settings.engine.model_copy(update={"max_batch_size": 1})
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)

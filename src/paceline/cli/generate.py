@@ -56,7 +56,7 @@ def generate(
     from paceline.core import SamplingParams
     from paceline.core.errors import UsageError
     from paceline.engine import Engine
-    from paceline.engine.loading import load_parts, open_pair
+    from paceline.engine.assembly import load_parts, open_pair
 
     if is_raw and system is not None:
         raise UsageError("--system is part of a chat, and --raw leaves the chat template out; drop one of them")

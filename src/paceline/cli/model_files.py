@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from paceline.cli.progress import PullProgress
 from paceline.cli.prompts import check_chats
 from paceline.config import EngineConfig
-from paceline.engine.loading import ResolvedPair, resolve_pair
+from paceline.engine.assembly import ResolvedPair, resolve_pair
 from paceline.engine.open_models import open_model
 from paceline.operations.workload import Task
 

@@ -1,6 +1,6 @@
 """The engine: scheduler, step and the `Engine` that owns models, drafters and KV memory.
 
-`engine_process` runs an `Engine` as a process of its own.
+`process` runs an `Engine` as a process of its own.
 """
 
 from paceline.engine.completion import Completion

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core import FinishReason, Output, TokenLogprob, Verdict
-from paceline.engine.generation import Generation
+from paceline.engine.request_state import Generation
 from paceline.engine.text_stream import Finish
 
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from paceline.controller.protocol import Offer
 from paceline.core import Draft, Plan, Sequence, Verdict
-from paceline.speculation import Drafter, Offer
-from paceline.speculation.drafter import CatchingUpDrafter, PassCountingDrafter
-from paceline.speculation.tree import best_first, cut
+from paceline.core.draft_tree import best_first, cut
+from paceline.drafters.protocol import CatchingUpDrafter, Drafter, PassCountingDrafter
 
 NO_DRAFT = Draft()
 

@@ -15,23 +15,23 @@ from numbers import Integral
 from typing import Self, get_args
 
 from paceline import core
+from paceline.backends.native.sampler import RowSampler
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
+from paceline.engine.acceptance_stats import AcceptanceStats
+from paceline.engine.assembly import load_engine_parts
+from paceline.engine.capacity import context_window_size
 from paceline.engine.commit import Commit
 from paceline.engine.completion import Completion
 from paceline.engine.drafter_group import DrafterGroup
-from paceline.engine.generation import Generation
-from paceline.engine.loading import load_engine_parts
-from paceline.engine.memory import context_window_size
 from paceline.engine.parts import EngineParts
+from paceline.engine.request_state import Generation
 from paceline.engine.scheduler import Scheduler, StepLimits
 from paceline.engine.step import Stepper
 from paceline.engine.text_stream import Finish, TextStream
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
-from paceline.models.sampling import RowSampler
 from paceline.sampling import RequestLimits, check_request
-from paceline.speculation import AcceptanceStats
 from paceline.tokenizer import Tokenizer
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from paceline.architectures import read_model_config
 from paceline.checkpoint import GgufFile, ResolvedModel, tokenizer_cache_dir
 from paceline.config import DrafterName
 from paceline.core import ModelConfig
 from paceline.core.errors import VocabularyMismatchError
-from paceline.models import read_model_config
+from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
 from paceline.sampling import RequestLimits
-from paceline.speculation import VocabularyMap
 from paceline.tokenizer import Tokenizer
 
 _logger = logging.getLogger(__name__)

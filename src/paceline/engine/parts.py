@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paceline.models import Model
-from paceline.models.sampling import RowSampler
-from paceline.speculation import Controller, Drafter, Verifier
+from paceline.backends.native.sampler import RowSampler
+from paceline.backends.protocol import Model
+from paceline.controller.protocol import Controller
+from paceline.drafters.protocol import Drafter
+from paceline.engine.verifier import Verifier
 from paceline.tokenizer import Tokenizer
 
 

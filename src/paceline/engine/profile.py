@@ -22,15 +22,15 @@ import msgspec
 import numpy as np
 
 import paceline
+from paceline.backends.native.model import NativeModel, kernel_identity
+from paceline.backends.protocol import Model
 from paceline.checkpoint.atomic_file import write_atomically
 from paceline.config import DrafterName, EngineConfig
+from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.core import Batch
-from paceline.engine.memory import context_window_size
-from paceline.models import Model, NativeModel
-from paceline.models.machine_limits import cpu_name
-from paceline.models.native import kernel_identity
-from paceline.speculation import DrafterCosts, RowTable, StepCosts
-from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
+from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
+from paceline.engine.capacity import context_window_size
+from paceline.machine.cores import cpu_name
 
 TARGET_ROWS = (1, 2, 4, 8, 12, 16, 32)
 SEQUENCE_COUNTS = (1, 2, 4, 8, 16)

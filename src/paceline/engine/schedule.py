@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core import Sequence
-from paceline.engine.generation import Generation
+from paceline.engine.request_state import Generation
 
 
 @dataclass(frozen=True, slots=True)

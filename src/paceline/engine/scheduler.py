@@ -11,13 +11,13 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
+from paceline.controller.protocol import usable_window
 from paceline.core import FinishReason, Sequence, SequenceStatus, Verdict
 from paceline.engine.commit import Commit, commit_verdict
-from paceline.engine.generation import Generation
+from paceline.engine.request_state import Generation
 from paceline.engine.schedule import Schedule, ScheduledSequence
 from paceline.engine.text_stream import Finish
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache, PrefixMatch
-from paceline.speculation.controller import usable_window
 
 _logger = logging.getLogger(__name__)
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from paceline.backends.protocol import Model
+from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
 from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
+from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.batch_builder import StepBatch, build_batch, compaction_moves
 from paceline.engine.commit import Commit
 from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup
 from paceline.engine.schedule import Schedule
 from paceline.engine.scheduler import Scheduler
-from paceline.models import Model
-from paceline.speculation import AcceptanceStats, Controller, Offer, StepOutcome, StepRoom, Verifier
+from paceline.engine.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)

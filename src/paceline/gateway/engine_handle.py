@@ -28,7 +28,7 @@ from paceline.core.messages import (
 )
 from paceline.observability.logging import LogFormat
 
-_MODULE = "paceline.engine.engine_process"
+_MODULE = "paceline.engine.process"
 _STOP_TIMEOUT_S = 5.0
 _DRAIN_TIMEOUT_MS = 100
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
-from paceline.engine.cores import num_usable_cores
 from paceline.gateway.errors import model_not_found
+from paceline.machine.cores import num_usable_cores
 from paceline.sampling.request_check import check_room, check_token_ids, overflow
 from paceline.tokenizer import MAX_TEMPLATE_PROCESSES, Tokenizer
 

@@ -13,15 +13,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.config import DrafterName, EngineConfig
+from paceline.controller.adaptive import AdaptiveController
+from paceline.controller.cost_model import CostModel
+from paceline.controller.options import Limits
+from paceline.controller.protocol import Controller
 from paceline.core import Request
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.loading import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
-from paceline.engine.memory import context_window_size
+from paceline.engine.assembly import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
+from paceline.engine.capacity import context_window_size
 from paceline.operations.provenance import Provenance, read_pair_provenance
 from paceline.operations.timed_answers import StepTimes, TimedAnswer, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task
-from paceline.speculation import AdaptiveController, Controller, CostModel, Limits
 
 AUTO_WARM = "auto, warm store"
 FIXED_WINDOWS = (3, 7)

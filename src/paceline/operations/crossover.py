@@ -17,8 +17,8 @@ from paceline.config import EngineConfig
 from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.errors import UsageError
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
-from paceline.engine.memory import context_window_size
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
+from paceline.engine.capacity import context_window_size
 from paceline.operations.timed_answers import StepTimes, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task, mix, paired_modes
 

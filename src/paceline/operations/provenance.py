@@ -14,8 +14,8 @@ import numpy as np
 
 import paceline
 from paceline.config import EngineConfig
-from paceline.engine.loading import LoadedPair, resolve_pair
-from paceline.models.machine_limits import cpu_name
+from paceline.engine.assembly import LoadedPair, resolve_pair
+from paceline.machine.cores import cpu_name
 
 
 @dataclass(frozen=True, slots=True)

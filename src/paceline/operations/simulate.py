@@ -10,26 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from paceline.controller.adaptive import AdaptiveController
+from paceline.controller.cost_model import CostModel, StepCosts
+from paceline.controller.fixed import FixedController
+from paceline.controller.options import Limits
+from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
 from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
 from paceline.core import Sequence as EngineSequence
+from paceline.core.draft_tree import best_first, chain_length, child_by_token, cut
 from paceline.core.sequence import SequenceStatus
-from paceline.engine.loading import DRAFT_MODEL, SUFFIX
+from paceline.drafters.chains.growing_draft import GrowingDraft
+from paceline.drafters.draft_model.lookahead import num_worth_reading
+from paceline.engine.assembly import DRAFT_MODEL, SUFFIX
 from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import AUTO, PLAIN
-from paceline.speculation import (
-    AdaptiveController,
-    Controller,
-    CostModel,
-    FixedController,
-    Limits,
-    Offer,
-    StepCosts,
-    StepOutcome,
-    StepRoom,
-)
-from paceline.speculation.drafters.guide import num_worth_reading
-from paceline.speculation.growing_draft import GrowingDraft
-from paceline.speculation.tree import best_first, chain_length, child_by_token, cut
 
 MAX_WINDOW = 16
 FIXED_WINDOWS = (1, 2, 3, 5, 7, 10, 16)

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
+from paceline.controller.cost_model import StepCosts
 from paceline.core import Draft
 from paceline.core.errors import UsageError
-from paceline.speculation import StepCosts
-from paceline.speculation.growing_draft import Guess
+from paceline.drafters.chains.growing_draft import Guess
 
 Kind = TypeVar("Kind")
 

@@ -13,20 +13,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from paceline.backends.native.model import ThreadPool
+from paceline.backends.native.sampler import RowSampler
+from paceline.backends.protocol import Model
 from paceline.config import DrafterName, EngineConfig
 from paceline.core import Batch, Plan, Request
 from paceline.core import Sequence as EngineSequence
+from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
+from paceline.drafters.chains.drawing import guess_rows
+from paceline.drafters.chains.growing_draft import Guess
+from paceline.drafters.protocol import Drafter
 from paceline.engine import Engine
-from paceline.engine.loading import LoadedPair, build_parts, drafting_models, load_pair, measure_costs
-from paceline.engine.memory import context_window_size
-from paceline.models import Model, ThreadPool
-from paceline.models.sampling import RowSampler
+from paceline.engine.assembly import LoadedPair, build_parts, drafting_models, load_pair, measure_costs
+from paceline.engine.capacity import context_window_size
 from paceline.operations.trace import PromptTrace, Proposal, Trace
 from paceline.operations.workload import Task
-from paceline.speculation import Drafter
-from paceline.speculation.drafters.chain_batch import TokenRun, build_chain_batch
-from paceline.speculation.drafters.drawing import guess_rows
-from paceline.speculation.growing_draft import Guess
 
 MAX_WINDOW = 16
 LEAST_DEPTH = 7

@@ -14,16 +14,19 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from paceline.architectures import read_model_config
+from paceline.backends.native.model import ThreadPool, instruction_sets
+from paceline.backends.native.sampler import RowSampler
 from paceline.checkpoint import GgufFile, ResolvedModel
 from paceline.config import DrafterName, EngineConfig
+from paceline.controller.cost_model import StepCosts
 from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
-from paceline.engine.cores import num_usable_cores
-from paceline.engine.loading import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.engine.memory import context_window_size
-from paceline.models import ThreadPool, instruction_sets, read_model_config
-from paceline.models.sampling import RowSampler
+from paceline.engine.assembly import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.capacity import context_window_size
+from paceline.engine.verifier import Verifier
+from paceline.machine.cores import num_usable_cores
 from paceline.operations.verify_plan import (
     NUM_RAW_PROMPTS,
     PROMPTS,
@@ -33,7 +36,6 @@ from paceline.operations.verify_plan import (
     VerificationPlan,
     make_plan,
 )
-from paceline.speculation import StepCosts, Verifier
 from paceline.tokenizer import Tokenizer
 
 _GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, num_logprobs=0)

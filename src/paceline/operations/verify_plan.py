@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from paceline.config import DrafterName
-from paceline.speculation import DrafterCosts, RowTable, StepCosts
+from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
 CHUNK_SIZES = (256, 16, 64, 7)

@@ -1,0 +1,26 @@
+"""The controller: decides in each step which drafter drafts how many tokens for which sequence.
+
+It knows drafters by their names only, and nothing here can change the text. `adaptive` is where to start reading.
+"""
+
+from paceline.controller.accounting import SpeculationTimes
+from paceline.controller.adaptive import AdaptiveController
+from paceline.controller.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
+from paceline.controller.fixed import FixedController
+from paceline.controller.options import Limits
+from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
+
+__all__ = [
+    "AdaptiveController",
+    "Controller",
+    "CostModel",
+    "DrafterCosts",
+    "FixedController",
+    "Limits",
+    "Offer",
+    "RowTable",
+    "SpeculationTimes",
+    "StepCosts",
+    "StepOutcome",
+    "StepRoom",
+]

@@ -1,0 +1,237 @@
+"""What the adaptive controller knows of drafters and sequences, and the candidates for the planner made of that.
+
+`Portfolio` learns from every draft, shown to the target or not; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+
+from paceline.controller.acceptance import (
+    ConfidenceModel,
+    DepthModel,
+    Expectation,
+    SequenceBias,
+    calibrated_survivals,
+    expect,
+    judge,
+)
+from paceline.controller.planner import Candidate
+from paceline.controller.probing import Guard, Patience, ProbeBudget
+from paceline.core import Calibration, Draft
+from paceline.core.draft_tree import chain_length, cut
+
+LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
+_FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
+_RATE_MEMORY = 0.98
+_FIRST_REACH = 4
+_FORGONE_MEMORY = 0.9
+_PASS_MEMORY = 0.95
+_MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev/LOG.md)
+
+
+@dataclass(slots=True)
+class DrafterHistory:
+    """One drafter over all sequences. `reads_ahead` says that its model checks what free drafters guess in the passes
+    that it makes anyhow, `pass_share` how many passes it takes for one that was expected."""
+
+    confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
+    depths: DepthModel = field(default_factory=DepthModel)
+    num_drafted: float = 0.0
+    num_accepted: float = 0.0
+    reads_ahead: bool = False
+    pass_share: float = 1.0
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted tokens per drafted one, of late; None before the first."""
+        return self.num_accepted / self.num_drafted if self.num_drafted else None
+
+    def count(self, num_drafted: int, num_accepted: int) -> None:
+        """Takes in one draft."""
+        self.num_drafted = self.num_drafted * _RATE_MEMORY + num_drafted
+        self.num_accepted = self.num_accepted * _RATE_MEMORY + num_accepted
+
+    def count_passes(self, num_passes: int, num_expected: float) -> None:
+        """Takes in the drafts of one step."""
+        self.pass_share += (num_passes / num_expected - self.pass_share) * (1.0 - _PASS_MEMORY)
+
+
+@dataclass(slots=True)
+class Forgone:
+    """What a drafter that has not read the text would have brought beyond the best free draft, in tokens: in `total`,
+    and a step of late."""
+
+    total: float = 0.0
+    num_steps: float = 0.0
+    recent: float = 0.0
+
+    def add(self, advantage: float) -> None:
+        """Counts one step."""
+        self.total += advantage
+        self.recent = self.recent * _FORGONE_MEMORY + advantage
+        self.num_steps = self.num_steps * _FORGONE_MEMORY + 1.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a step."""
+        return self.recent / max(1.0, self.num_steps)
+
+
+@dataclass(slots=True)
+class OwnHistory:
+    """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
+    success makes more room. `net_s` is what it saved less what it cost, `vain_reading_s` what it took to read the text
+    since its last success, `missing` what it would have brought since it was last up with the text; `is_started` says
+    that reading the text was found to pay."""
+
+    bias: SequenceBias = field(default_factory=SequenceBias)
+    depths: DepthModel = field(default_factory=DepthModel.of_sequence)
+    guard: Guard = field(default_factory=Guard)
+    patience: Patience = field(default_factory=Patience)
+    reach: int = _FIRST_REACH
+    net_s: float = 0.0
+    vain_reading_s: float = 0.0
+    missing: Forgone = field(default_factory=Forgone)
+    is_started: bool = False
+    has_drafted: bool = False
+    is_probing: bool = False
+
+    def succeed(self, num_accepted: int) -> None:
+        """Makes room for more than that, if it is any."""
+        if num_accepted > 0:
+            self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
+
+    def fail(self) -> None:
+        """Leaves room for a single node: the next draft only asks whether things have changed."""
+        self.reach = 1
+
+
+@dataclass(slots=True)
+class SequenceHistory:
+    """One sequence: its drafters by name, the one that drafted last, and what probes may cost in its own time."""
+
+    drafters: dict[str, OwnHistory] = field(default_factory=dict)
+    latest: str | None = None
+    budget: ProbeBudget = field(default_factory=ProbeBudget)
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds by which drafters cost more than they saved."""
+        return sum(max(0.0, -own.net_s) for own in self.drafters.values())
+
+    @property
+    def vain_reading_s(self) -> float:
+        """Seconds of reading that no accepted token followed."""
+        return sum(own.vain_reading_s for own in self.drafters.values())
+
+    def of(self, drafter: str) -> OwnHistory:
+        """The drafter's, new where it has none."""
+        own = self.drafters.get(drafter)
+        if own is None:
+            own = self.drafters[drafter] = OwnHistory()
+        return own
+
+
+class Portfolio:
+    """The histories of all drafters. Those in `model_drafters` ask a model, whose confidence is worth more than it
+    says: what it is sure of is hardly ever wrong."""
+
+    def __init__(self, model_drafters: Collection[str] = ()) -> None:
+        self._drafters = {name: DrafterHistory(ConfidenceModel(*_MODEL_CALIBRATION)) for name in model_drafters}
+
+    def of(self, drafter: str) -> DrafterHistory:
+        """The drafter's, new where it has none."""
+        history = self._drafters.get(drafter)
+        if history is None:
+            history = self._drafters[drafter] = DrafterHistory()
+        return history
+
+    def calibration(self, drafter: str, own: OwnHistory) -> Calibration:
+        """What the drafter's confidence is worth on this sequence."""
+        return self.of(drafter).confidence.calibration(own.bias)
+
+    def free_candidate(self, draft: Draft, own: OwnHistory, floors: Tokens[float]) -> Candidate:
+        """A draft that exists, up to the first node that brings less than its floor, and cut to as many nodes."""
+        gains: list[float] = []
+        lowest = 1.0
+        survivals = calibrated_survivals(draft, self.calibration(draft.drafter, own))
+        for survival, floor in zip(survivals, floors, strict=False):
+            lowest = min(lowest, survival)
+            if lowest < max(LEAST_SURVIVAL, floor):
+                break
+            gains.append(lowest)
+        return Candidate(draft.drafter, gains)
+
+    def guesses(self, free_drafts: Tokens[Draft], history: SequenceHistory) -> list[float]:
+        """How likely each token of the best free chain is, with those before it: what a drafter that reads ahead meets
+        in one pass where it agrees."""
+        calibrated = [(draft, self.calibration(draft.drafter, history.of(draft.drafter))) for draft in free_drafts]
+        chains = [calibrated_survivals(cut(draft, chain_length(draft)), own) for draft, own in calibrated]
+        return max(chains, key=sum, default=[])
+
+    def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
+        """Of a draft that is still to be made."""
+        return expect(own.depths, self.of(drafter).depths, _FIRST_GUESS, limit)
+
+    def learn_free(self, draft: Draft, own: OwnHistory, committed: Tokens[int]) -> int:
+        """Takes in a draft that existed before the plan; returns how many of its tokens were right."""
+        judgements = judge(draft, committed)
+        model = self.of(draft.drafter).confidence
+        for judgement in judgements:
+            model.learn(judgement, own.bias)
+        num_right = sum(judgement.is_accepted for judgement in judgements)
+        own.succeed(num_right)
+        return num_right
+
+    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
+        """Takes in a draft that was made for a plan of `window` nodes; that it is empty is evidence too."""
+        self.learn_free(draft, own, committed)
+        own.has_drafted = True
+        self.of(draft.drafter).depths.learn(draft, window, committed)
+        own.depths.learn(draft, window, committed)
+
+
+def pass_likelihoods(guesses: Tokens[float], num_depths: int) -> list[float]:
+    """For each depth of a draft the probability that it takes a pass of its own: that not all before it was guessed."""
+    likelihoods = [1.0, *(1.0 - guess for guess in guesses)][:num_depths]
+    return likelihoods + [1.0] * (num_depths - len(likelihoods))
+
+
+def made_candidate(
+    drafter: str,
+    expectation: Expectation,
+    passes: Tokens[float],
+    shared_s: float,
+    own_s: float,
+    row_s: float,
+    rate: float,
+    price_s: float,
+) -> Candidate:
+    """A draft that is still to be made: a depth that takes a pass costs `shared_s` for all sequences and `own_s` for
+    each; `passes` are the probabilities that depths take one.
+
+    A drafter that stops by itself spends nothing on the depths below, and one that reads ahead no pass on some of those
+    it makes, which count as gains here.
+    """
+    pass_price = rate * (shared_s + own_s)
+    gains: list[float] = []
+    for accepted, drafted, needs_pass in zip(expectation.accepted, expectation.drafted, passes, strict=True):
+        if accepted < LEAST_SURVIVAL:
+            break
+        gains.append(accepted + (1.0 - drafted) * rate * row_s + (1.0 - drafted * needs_pass) * pass_price)
+    return Candidate(drafter, never_rising(gains), node_s=own_s, price_s=price_s, depth_s=shared_s)
+
+
+def never_rising(values: Tokens[float]) -> list[float]:
+    """The same sum, with means in place of runs that rise: of all sequences that never rise the nearest in squares."""
+    runs: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while runs and runs[-1][0] / runs[-1][1] < total / count:
+            other_total, other_count = runs.pop()
+            total, count = total + other_total, count + other_count
+        runs.append((total, count))
+    return [total / count for total, count in runs for _ in range(count)]

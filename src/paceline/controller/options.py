@@ -1,0 +1,327 @@
+"""Which drafters a sequence may have in a step, as candidates for the planner, and from its choices to plans.
+
+Here is decided who starts reading a text, who is probed, who pauses, and why nothing is drafted where nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as List
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+
+from paceline.controller.candidates import (
+    Forgone,
+    OwnHistory,
+    Portfolio,
+    SequenceHistory,
+    made_candidate,
+    pass_likelihoods,
+)
+from paceline.controller.cost_model import CostModel
+from paceline.controller.lengths import ExpectedLengths
+from paceline.controller.planner import Candidate, Choice, worths_by_size
+from paceline.controller.probing import ProbeBudget
+from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer
+from paceline.core import Calibration, Plan, Sequence
+
+DOES_NOT_PAY = "does not pay"
+FALLBACK = "fallback_threshold"
+
+SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to come
+_RUN_LENGTH = 12  # steps that a drafter is expected to be used for once it has caught up
+_REPAYMENT = 1.25
+_REGRET_SHARE = 0.05  # of the price of a first start that must have been forgone before
+_INCUMBENT_BONUS = 1.03
+_PROBE_WINDOW = 4
+_ROWS_AHEAD = 4
+_FALLBACK_PERIOD = 64
+_MOST_STOP = 0.5
+_MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
+_LEAST_CONTINUATION = 0.3
+_MOST_READ_AHEAD = 8
+_BRANCH_MARGIN = 1.25  # of its row's price that a branch must bring; which step a row falls on is not known exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What users set: the most nodes of one sequence, and the acceptance rate below which a drafter rests."""
+
+    num_speculative_tokens: int
+    fallback_threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One step's prices: `rate` is the tokens per second that time is worth, `steps_s[n]` the target's time with n
+    draft rows, `row_s` the mean of the first few of them, `plain_s` that of a step of one row for each sequence.
+    `num_ready` is how many sequences each drafter has read."""
+
+    step: int
+    num_sequences: int
+    context: float
+    steps_s: list[float]
+    row_s: float
+    plain_s: float
+    rate: float
+    overall_rate: float
+    num_ready: Mapping[str, int] = field(default_factory=dict)
+    _floors: dict[int, list[float]] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @classmethod
+    def empty(cls) -> Situation:
+        """Before the first step."""
+        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0, 0.0)
+
+    def node_floors(self, num_nodes: int) -> list[float]:
+        """What each node of a free draft must bring at the pace that includes copying, in tokens; where rows of other
+        sequences come between, at the least price of a row."""
+        floors = self._floors.get(num_nodes)
+        if floors is None:
+            prices = self.row_prices(0, [1.0] * num_nodes)
+            if self.num_sequences > 1:
+                prices = [min(prices)] * num_nodes
+            floors = self._floors[num_nodes] = [self.overall_rate * seconds for seconds in prices]
+        return floors
+
+    def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
+        """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
+        to draft as deep: the least mean price over the next few depths; a jump is paid by all rows behind it."""
+        last = len(self.steps_s) - 1
+        rows = [min(last, num_rows + round(added)) for added in accumulate(num_drafting, initial=0.0)]
+        depth = len(num_drafting)
+        return [
+            min(
+                (self.steps_s[rows[end]] - self.steps_s[rows[level]]) / max(1, rows[end] - rows[level])
+                for end in range(level + 1, min(depth, level + _ROWS_AHEAD) + 1)
+            )
+            for level in range(depth)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeTerms:
+    """How a made draft is to stop: the probability that a next node would be accepted, what confidence is worth, and
+    the most nodes it may have; `drafted` is the probability that it gets to each depth."""
+
+    continuation: float
+    calibration: Calibration
+    most_nodes: int
+    drafted: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Options:
+    """One sequence's candidates. `forced` is a drafter that is not up for choice: it reads on, or is probed. `reason`
+    is why nothing is drafted where nothing is."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    terms: dict[str, _MadeTerms] = field(default_factory=dict)
+    reason: str = NO_DRAFTER
+    forced: str | None = None
+
+    def force(self, drafter: str) -> None:
+        """Leaves no choice."""
+        self.candidates.clear()
+        self.forced = drafter
+
+
+def early_row_s(steps_s: List[float]) -> float:
+    """Mean seconds of the first few draft rows."""
+    last = min(_ROWS_AHEAD, len(steps_s) - 1)
+    return (steps_s[last] - steps_s[0]) / max(1, last)
+
+
+class OptionChooser:
+    """Makes options of offers and plans of choices."""
+
+    def __init__(self, portfolio: Portfolio, costs: CostModel, limits: Limits) -> None:
+        self.lengths = ExpectedLengths()
+        self.budget = ProbeBudget()
+        self._portfolio = portfolio
+        self._costs = costs
+        self._limits = limits
+
+    def options(
+        self, sequence: Sequence, history: SequenceHistory, offer: Offer, limit: int, situation: Situation
+    ) -> Options:
+        """What this sequence may have; changes only what its history says of drafters that are off."""
+        options = Options()
+        for draft in offer.free_drafts:
+            own = history.of(draft.drafter)
+            allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
+            if allowed:
+                floors = situation.node_floors(allowed)
+                options.candidates.append(self._portfolio.free_candidate(draft, own, floors))
+        free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
+        for name, num_missed in offer.num_missed.items():
+            own = history.of(name)
+            allowed = self._allowed(options, name, sequence, own, limit, situation)
+            if allowed and options.forced is None and self._can_pay(name, situation):
+                passes = self.passes(name, offer, history, allowed)
+                self._add_made(options, name, num_missed, sequence, history, passes, free_worth, situation)
+        return options
+
+    def passes(self, name: str, offer: Offer, history: SequenceHistory, num_depths: int) -> list[float]:
+        """The probabilities that depths of this drafter's draft take a pass of their own."""
+        reads_ahead = self._portfolio.of(name).reads_ahead
+        guesses = self._portfolio.guesses(offer.free_drafts, history) if reads_ahead else []
+        return pass_likelihoods(guesses, num_depths)
+
+    def plans(
+        self, options: List[Options], choices: List[Choice], limits: List[int], situation: Situation
+    ) -> list[Plan]:
+        """The plan of each sequence: free drafts as chosen, made ones as far as they go until they stop paying."""
+        users = [
+            option.forced or (None if choice.candidate is None else option.candidates[choice.candidate].drafter)
+            for option, choice in zip(options, choices, strict=True)
+        ]
+        num_free_nodes = sum(
+            choice.window
+            for option, choice, name in zip(options, choices, users, strict=True)
+            if name not in option.terms
+        )
+        plans: list[Plan] = []
+        for option, choice, name, limit in zip(options, choices, users, limits, strict=True):
+            if name is None:
+                plans.append(Plan("none", 0, reason=option.reason))
+            elif name in option.terms:
+                terms = replace(option.terms[name], most_nodes=min(limit, option.terms[name].most_nodes))
+                plans.append(self._made_plan(name, terms, users.count(name), num_free_nodes, situation))
+            else:
+                plans.append(Plan(name, choice.window))
+        return plans
+
+    def _made_plan(self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation) -> Plan:
+        """A draft that ends where a node is not worth its row, or the next not what it costs: its row and its share of
+        the drafter's pass, if so many sequences draft and stop as this one is expected to."""
+        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
+        row_s = situation.row_prices(num_rows, num_drafting)
+        depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
+        pass_s = [depth_s[round(num)] / num for num in num_drafting]
+        worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
+        return Plan(
+            name,
+            len(row_s),
+            stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
+            deepen_above=tuple(worth * (row + own) for row, own in zip(row_s[1:], pass_s[1:], strict=True)),
+            branch_above=tuple(_BRANCH_MARGIN * situation.rate * row for row in row_s),
+            read_above=self._read_above(name, num_users, situation.context),
+            calibration=terms.calibration,
+        )
+
+    def _depth_s(self, name: str, num_sequences: int, context: float) -> float:
+        """Seconds of a depth of drafts, whose passes read ahead as they did of late."""
+        return self._portfolio.of(name).pass_share * self._costs.depth_s(name, num_sequences, context)
+
+    def _read_above(self, name: str, num_users: int, context: float) -> tuple[float, ...]:
+        """What a row more costs in a pass of the drafter, in passes that each user would save by it."""
+        rows_s = [self._costs.depth_s(name, num_users + extra, context) for extra in range(_MOST_READ_AHEAD + 1)]
+        return tuple(num_users * (more - less) / rows_s[0] for less, more in pairwise(rows_s))
+
+    def _allowed(
+        self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
+    ) -> int:
+        """The most nodes this drafter may have; where that is 0, `options` learn why."""
+        names = sequence.request.speculation.drafters
+        if limit == 0 or (names is not None and name not in names):
+            options.reason = NOT_ALLOWED
+            return 0
+        options.reason = DOES_NOT_PAY
+        if own.guard.is_pausing(situation.step):
+            return 0
+        rate = self._portfolio.of(name).acceptance_rate
+        limit = min(limit, own.reach)
+        threshold = self._limits.fallback_threshold
+        if threshold is None or rate is None or rate >= threshold:
+            return limit
+        options.reason = FALLBACK
+        return min(limit, _PROBE_WINDOW) if situation.step % _FALLBACK_PERIOD == 0 else 0
+
+    def _add_made(
+        self,
+        options: Options,
+        name: str,
+        num_missed: int,
+        sequence: Sequence,
+        history: SequenceHistory,
+        passes: list[float],
+        free_worth: float,
+        situation: Situation,
+    ) -> None:
+        """A drafter with a price: a candidate where it could draft now, else the question of starting it. It may have
+        as many nodes as there are `passes`."""
+        own = history.of(name)
+        candidate, terms = self._made(name, own, num_missed, passes, situation)
+        options.terms[name] = terms
+        is_ready = num_missed <= SMALL_CATCH_UP
+        worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
+        if is_ready:
+            own.is_started = False
+            own.missing = Forgone()
+            if worth > 0.0:
+                bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
+                options.candidates.append(replace(candidate, gains=[gain * bonus for gain in candidate.gains]))
+                return
+        elif own.is_started or self._is_worth_starting(name, num_missed, worth, free_worth, sequence, own, situation):
+            own.is_started = True
+            options.force(name)
+            return
+        is_off = worth <= 0.0 or own.guard.is_in_doubt
+        if is_off and own.patience.wait() and self._can_probe(name, num_missed, history, situation):
+            own.is_probing = True
+            options.terms[name] = replace(terms, most_nodes=min(len(passes), _PROBE_WINDOW))
+            options.force(name)
+
+    def _made(
+        self, name: str, own: OwnHistory, num_missed: int, passes: list[float], situation: Situation
+    ) -> tuple[Candidate, _MadeTerms]:
+        expectation = self._portfolio.expectation(name, own, len(passes))
+        one_s = self._depth_s(name, 1, situation.context)
+        all_s = self._depth_s(name, situation.num_sequences, situation.context)
+        own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
+        run_length = 1 if own.guard.is_in_doubt else _RUN_LENGTH
+        price_s = self._costs.catch_up_s(name, num_missed) / run_length if num_missed <= SMALL_CATCH_UP else 0.0
+        shared_s = max(one_s - own_s, 1e-9)
+        candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
+        return candidate, _MadeTerms(
+            expectation.continuation, self._portfolio.calibration(name, own), len(passes), expectation.drafted
+        )
+
+    def _is_worth_starting(
+        self,
+        name: str,
+        num_missed: int,
+        worth: float,
+        free_worth: float,
+        sequence: Sequence,
+        own: OwnHistory,
+        situation: Situation,
+    ) -> bool:
+        """Whether reading the text will be repaid by the steps that are left, and enough has been forgone to tell."""
+        own.missing.add(max(0.0, worth - free_worth))
+        if own.guard.is_in_doubt:
+            return False
+        price = situation.rate * self._costs.catch_up_s(name, num_missed)
+        num_steps = self.lengths.remaining(sequence) / (1.0 + worth)
+        if own.missing.rate * num_steps < _REPAYMENT * price:
+            return False
+        return own.has_drafted or own.missing.total >= _REGRET_SHARE * price
+
+    def _can_pay(self, name: str, situation: Situation) -> bool:
+        """Whether a good drafter would pay at all, with those that are ready and one more."""
+        num_sharing = min(situation.num_sequences, situation.num_ready.get(name, 0) + 1)
+        node_s = self._costs.depth_s(name, num_sharing, situation.context) / num_sharing + situation.row_s
+        return situation.rate * node_s < _MOST_NODE_PRICE
+
+    def _can_probe(self, name: str, num_missed: int, history: SequenceHistory, situation: Situation) -> bool:
+        """Whether the budgets hold, of all time and of this sequence's."""
+        node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
+        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
+        return all(budget.can_afford(price_s, situation.plain_s) for budget in (self.budget, history.budget))
+
+
+def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
+    """Expected tokens less what they cost at the mean price of a row, with the best number of nodes; 0 at least."""
+    row_s = situation.row_s + candidate.depth_s / num_sharing
+    return worths_by_size(candidate, row_s, situation.rate)[-1]

@@ -1,0 +1,1 @@
+"""What drafters that run a model share: batches of token runs, drawing tokens from logits, and drafts that grow."""

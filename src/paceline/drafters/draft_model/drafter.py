@@ -1,0 +1,243 @@
+"""`DraftModelDrafter`: a smaller model guesses, with a KV store and block manager of its own.
+
+It draws by the target's rule with the target's noise, so its guess is right whenever both models' perturbed scores have
+the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks. It
+counts in its own model's tokens of the text; `draft_text` relates them to the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from paceline.backends.native.model import ThreadPool
+from paceline.backends.native.sampler import RowSampler
+from paceline.backends.protocol import Model
+from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
+from paceline.drafters.chains.drawing import Drawing, draw
+from paceline.drafters.chains.growing_draft import GrowingDraft
+from paceline.drafters.draft_model.lookahead import Guide
+from paceline.drafters.draft_model.text import DraftText, DraftVocabulary, SameVocabulary
+from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
+
+
+@dataclass(slots=True)
+class _DraftCache:
+    """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones.
+    `block_hashes` are those of the leading blocks that are in the prefix cache."""
+
+    text: DraftText
+    tenant: str
+    block_table: list[int]
+    num_computed: int
+    block_hashes: list[bytes]
+    guide: Guide = field(default_factory=Guide)
+    ahead: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Drawing(Drawing):
+    """A draft that is being drawn, with what the draft model has of its text."""
+
+    cache: _DraftCache
+
+    @property
+    def lag(self) -> int:
+        """Tokens of the text that the draft model has not seen; at least one, whose logits start the draft."""
+        return len(self.cache.text.token_ids) - self.cache.num_computed
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the whole text and of all drafted tokens that are fed back."""
+        return len(self.cache.text.token_ids) + self.draft.window - 1
+
+
+class DraftModelDrafter:
+    """Drafts chains with `model`, batched over sequences: one forward pass and one or two sampling calls a depth.
+    Where the plan says what that is worth, second choices hang beside the chain, and a pass reads ahead what the text's
+    past says, so that one pass gives several tokens of the same chain. `passes` are the rows of the last call's passes
+    that gave logits.
+
+    `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
+    `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
+    the model's context), gets short drafts or none. A call reads at most `prefill_chunk_size` unseen tokens over all
+    sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others of
+    the tenant that begin so, unless the vocabulary cuts text anew. `threads` sample (None: the calling thread alone).
+    """
+
+    name = "draft-model"
+    is_free = False
+
+    def __init__(
+        self,
+        model: Model,
+        samplers: Mapping[str, RowSampler],
+        *,
+        num_blocks: int,
+        prefill_chunk_size: int = 256,
+        max_length: int | None = None,
+        vocabulary: DraftVocabulary | None = None,
+        has_prefix_cache: bool = False,
+        threads: ThreadPool | None = None,
+    ) -> None:
+        model.kv.allocate(num_blocks)
+        self._model = model
+        self._samplers = samplers
+        self._threads = threads
+        self._prefill_chunk_size = prefill_chunk_size
+        self._max_length = max_length or model.config.max_context
+        self._vocabulary = vocabulary or SameVocabulary()
+        self._blocks = BlockManager(num_blocks, model.kv.block_size)
+        is_cached = has_prefix_cache and self._vocabulary.keeps_tokens
+        self._prefixes = PrefixCache(self._blocks) if is_cached else NoPrefixCache()
+        self._caches: dict[str, _DraftCache] = {}
+        self.passes: list[int] = []
+
+    @property
+    def num_free_blocks(self) -> int:
+        """KV blocks that no sequence holds."""
+        return self._blocks.num_free_blocks
+
+    def begin(self, sequence: Sequence) -> None:
+        """Starts with what is known of the text's beginning; runs no model."""
+        text = self._vocabulary.text_of(sequence)
+        text.update()
+        tenant = sequence.request.tenant
+        match = self._prefixes.lookup(text.token_ids, tenant)
+        table = self._blocks.fork(match.block_ids)
+        num_computed = len(table) * self._blocks.block_size
+        self._caches[sequence.sequence_id] = _DraftCache(text, tenant, table, num_computed, match.hashes)
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
+        drawings = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        runs, active = self._unseen([drawing for drawing in drawings if drawing.draft.window > 0])
+        self.passes = []
+        while runs:
+            logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
+            if active:
+                self.passes.append(len(logits))
+            rows = self._vocabulary.target_rows(logits)
+            going_on = draw(active, rows, threads=self._threads, is_known=self._is_known)
+            for drawing in active:
+                _forget_wrong(drawing)
+            active = going_on
+            runs = [self._feed_back(drawing) for drawing in active]
+        return [drawing.draft.finish(self.name) for drawing in drawings]
+
+    def num_missed(self, sequence: Sequence) -> int | None:
+        """Tokens of the text before the last one that are still to be read before a draft can start; None where the
+        text, and a token behind it, has no room in the context or in the free blocks, or has no token yet."""
+        cache = self._caches[sequence.sequence_id]
+        self._settle(cache)
+        return len(cache.text.token_ids) - cache.num_computed - 1 if self._room(cache) > 0 else None
+
+    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
+        """Keeps the KV of drafted tokens that were committed and trims the rest."""
+        for sequence in sequences:
+            self._keep(self._caches[sequence.sequence_id])
+
+    def end(self, sequence: Sequence) -> None:
+        """Gives the sequence's blocks back; those in the prefix cache stay there until others need them."""
+        cache = self._caches.pop(sequence.sequence_id)
+        self._keep(cache)
+        self._blocks.trim(cache.block_table, 0)
+
+    def _keep(self, cache: _DraftCache) -> None:
+        """Lets the tenant's other sequences find the blocks that the committed text has filled."""
+        self._settle(cache)
+        self._prefixes.commit(
+            cache.block_hashes, cache.text.token_ids, cache.block_table, cache.num_computed, cache.tenant
+        )
+
+    def _settle(self, cache: _DraftCache) -> None:
+        """Follows the committed text: the KV of what it shares with what was computed stays."""
+        num_same = cache.text.update()
+        if num_same < cache.num_computed:
+            cache.num_computed = num_same
+            cache.ahead.clear()
+        token_ids, first = cache.text.token_ids, cache.num_computed
+        for drafted, token_id in zip(cache.ahead, token_ids[first : first + len(cache.ahead)], strict=False):
+            if drafted != token_id:
+                break
+            cache.num_computed += 1
+        # The last token's logits are wanted next, so it is computed again even where its KV is there.
+        cache.num_computed = max(0, min(cache.num_computed, len(token_ids) - 1))
+        cache.ahead.clear()
+        self._blocks.trim(cache.block_table, cache.num_computed)
+
+    def _open(self, sequence: Sequence, plan: Plan) -> _Drawing:
+        """A draft to be made, with its slots reserved; its window is 0 where there is no room."""
+        cache = self._caches[sequence.sequence_id]
+        self._settle(cache)
+        sampler = self._samplers[sequence.sequence_id]
+        window = min(plan.window, self._room(cache))
+        drawing = _Drawing(sequence=sequence, sampler=sampler, draft=GrowingDraft(plan, window), cache=cache)
+        if window > 0:
+            self._blocks.grow(cache.block_table, drawing.num_slots)
+        return drawing
+
+    def _room(self, cache: _DraftCache) -> int:
+        """The most tokens that may be drafted, the last of which needs no slot."""
+        length = len(cache.text.token_ids)
+        num_blocks = len(cache.block_table) + self._blocks.num_free_blocks
+        num_slots = min(self._max_length, num_blocks * self._blocks.block_size)
+        return max(0, num_slots - length + 1) if length > 0 else 0
+
+    def _unseen(self, drawings: list[_Drawing]) -> tuple[list[TokenRun], list[_Drawing]]:
+        """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
+        runs: list[TokenRun] = []
+        ready: list[_Drawing] = []
+        budget = self._prefill_chunk_size
+        for drawing in sorted(drawings, key=lambda drawing: drawing.lag):
+            count = min(drawing.lag, budget)
+            if count == 0:
+                break
+            budget -= count
+            is_ready = count == drawing.lag
+            first = drawing.cache.num_computed
+            token_ids = drawing.cache.text.token_ids[first : first + count]
+            drawing.cache.num_computed += count
+            if is_ready:
+                token_ids = token_ids + self._read_ahead(drawing)
+                ready.append(drawing)
+            runs.append(TokenRun(drawing.cache.block_table, first, token_ids, is_ready, 1 + len(drawing.known)))
+        return runs, ready
+
+    def _read_ahead(self, drawing: _Drawing) -> list[int]:
+        """Takes the tokens to read ahead behind the draft's last one, as the draft model's, into its KV."""
+        draft, cache = drawing.draft, drawing.cache
+        known = cache.guide.ahead_of(drawing.sequence.token_ids, draft.token_ids, draft.plan, draft.room - 1)
+        draft_ids: list[int] = []
+        for draft_id in map(self._vocabulary.draft_id, known):
+            if draft_id is None:
+                break
+            draft_ids.append(draft_id)
+        drawing.known = known[: len(draft_ids)]
+        cache.ahead += draft_ids
+        return draft_ids
+
+    def _is_known(self, token_id: int) -> bool:
+        """Whether the target has the token."""
+        return self._vocabulary.draft_id(token_id) is not None
+
+    def _feed_back(self, drawing: _Drawing) -> TokenRun:
+        """The run that gives the logits after the draft's last token, and after those read ahead."""
+        draft_id = self._vocabulary.draft_id(drawing.draft.token_ids[-1])
+        assert draft_id is not None  # else it would not have been drawn
+        cache = drawing.cache
+        position = len(cache.text.token_ids) + len(cache.ahead)
+        cache.ahead.append(draft_id)
+        draft_ids = [draft_id, *self._read_ahead(drawing)]
+        return TokenRun(cache.block_table, position, draft_ids, needs_logits=True, num_logits=len(draft_ids))
+
+
+def _forget_wrong(drawing: _Drawing) -> None:
+    """Leaves of what was read ahead the tokens that the draft has."""
+    ahead, known = drawing.cache.ahead, drawing.known
+    num_before = len(ahead) - len(known)
+    pairs = zip(known, drawing.draft.token_ids[num_before:], strict=False)
+    num_right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    del ahead[num_before + num_right :]

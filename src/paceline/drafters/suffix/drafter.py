@@ -1,0 +1,89 @@
+"""`SuffixDrafter`: guesses that the text goes on as texts did where they ended the same way.
+
+It looks at the sequence's own text and, in a store, at what other requests of the same tenant said lately. The trees
+and the proposals are native (native/suffix/); this module decides what goes into which tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffixes
+from paceline.drafters.suffix.store import SuffixStore
+
+MAX_MATCH = 24
+"""Longest context. Texts hardly leave a path that they followed for so long (dev/LOG.md)."""
+
+PIECE_SIZE = 64
+"""Output tokens after which a running sequence's text enters the store, so that others can use it."""
+
+
+@dataclass(slots=True)
+class _OwnText:
+    """A sequence's own tree, how much of its text is in it, and up to where its text is in the store."""
+
+    tree: SuffixTree
+    num_stored: int
+    num_read: int = 0
+
+
+class SuffixDrafter:
+    """Proposes the tokens that followed the longest context which the text ends with and which was seen before.
+
+    `store_size` is the number of tokens that the store may hold over all tenants (0: no store). Contexts have at most
+    `max_match` tokens. A draft ends where its survival falls below `min_survival` or the plan's `stop_below`;
+    `has_branches` lets it be a tree, of the nodes that are the most likely to be accepted.
+    """
+
+    name = "suffix"
+    is_free = True
+
+    def __init__(
+        self, *, store_size: int = 0, max_match: int = MAX_MATCH, min_survival: float = 0.1, has_branches: bool = False
+    ) -> None:
+        self.store = SuffixStore(max_tokens=store_size, max_match=max_match)
+        self._max_match = max_match
+        self._min_survival = min_survival
+        self._has_branches = has_branches
+        self._texts: dict[str, _OwnText] = {}
+
+    def begin(self, sequence: Sequence) -> None:
+        """Starts an empty tree; the text is read at the first proposal. Output that is there already is not stored."""
+        self._texts[sequence.sequence_id] = _OwnText(SuffixTree(self._max_match), len(sequence.token_ids))
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+        """Chains or trees; empty where no context was seen before, or none that is worth a row."""
+        return [self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+
+    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
+        """Stores what the sequences said, a piece at a time; their own trees read it at the next proposal."""
+        for sequence in sequences:
+            if len(sequence.token_ids) - self._texts[sequence.sequence_id].num_stored >= PIECE_SIZE:
+                self._store(sequence)
+
+    def end(self, sequence: Sequence) -> None:
+        """Stores the rest of what the sequence said and drops its tree."""
+        self._store(sequence)
+        del self._texts[sequence.sequence_id]
+
+    def _propose_one(self, sequence: Sequence, plan: Plan) -> Draft:
+        own = self._texts[sequence.sequence_id]
+        own.tree.append(sequence.token_ids[own.num_read :])
+        own.num_read = len(sequence.token_ids)
+        token_ids, parents, confidences = propose_from_suffixes(
+            own.tree,
+            self.store.tree(sequence.request.tenant),
+            window=plan.window,
+            stop_below=max(plan.stop_below, self._min_survival),
+            has_branches=self._has_branches,
+        )
+        return Draft(tuple(token_ids), tuple(parents), tuple(confidences), self.name) if token_ids else Draft()
+
+    def _store(self, sequence: Sequence) -> None:
+        """The output since the last piece; only output can be its context, so no prompt enters the store."""
+        own = self._texts[sequence.sequence_id]
+        first_context = max(sequence.num_prompt_tokens, own.num_stored - self._max_match)
+        context = sequence.token_ids[first_context : own.num_stored]
+        self.store.add(sequence.request.tenant, context, sequence.token_ids[own.num_stored :])
+        own.num_stored = len(sequence.token_ids)

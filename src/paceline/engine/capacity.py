@@ -1,0 +1,52 @@
+"""How many KV blocks an engine gets: from its settings, the models' sizes and the memory that is free."""
+
+from __future__ import annotations
+
+from paceline.config import EngineConfig
+from paceline.config.schema import DEFAULT_CONTEXT_WINDOW_SIZE
+from paceline.core import ModelConfig
+from paceline.core.errors import ConfigError, InsufficientMemoryError
+
+_MIB = 1 << 20
+_USABLE_SHARE = 0.9
+
+
+def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
+    """Returns how many tokens a sequence may have; raises ConfigError where the settings ask for more than the model
+    was made for."""
+    if config.context_window_size is None:
+        return min(DEFAULT_CONTEXT_WINDOW_SIZE, model.max_context)
+    if config.context_window_size > model.max_context:
+        raise ConfigError(
+            f"context_window_size is {config.context_window_size}, but {model.name} was made for at most "
+            f"{model.max_context} tokens; choose a smaller one"
+        )
+    return config.context_window_size
+
+
+def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:
+    """Raises InsufficientMemoryError where the weights of a model file of `size_bytes` have no room."""
+    if size_bytes > available_bytes:
+        raise InsufficientMemoryError(
+            f"the weights of {name} need {size_bytes / _MIB:.0f} MiB, but only {available_bytes / _MIB:.0f} MiB are "
+            "free; choose a smaller model"
+        )
+
+
+def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int, available_bytes: int) -> int:
+    """Blocks for all sequences of a full batch at full length, or as many as the memory holds.
+
+    `block_size_bytes` counts what one block costs in all models together. Raises InsufficientMemoryError where not even
+    one sequence of `context_size` tokens fits.
+    """
+    blocks_per_sequence = -(-context_size // config.block_size)
+    limit_bytes = config.kv_cache_size_bytes or int(available_bytes * _USABLE_SHARE)
+    num_blocks = min(blocks_per_sequence * config.max_batch_size, limit_bytes // block_size_bytes)
+    if num_blocks < blocks_per_sequence:
+        needed = blocks_per_sequence * block_size_bytes
+        source = "kv_cache_size_bytes allows" if config.kv_cache_size_bytes else "free memory allows"
+        raise InsufficientMemoryError(
+            f"the KV cache of one sequence of {context_size} tokens needs {needed / _MIB:.0f} MiB, but {source} "
+            f"{limit_bytes / _MIB:.0f} MiB; choose a smaller --context-window-size"
+        )
+    return num_blocks

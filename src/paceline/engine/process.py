@@ -1,0 +1,184 @@
+"""The engine as a process of its own: `python -m paceline.engine.process`, started by the gateway's supervisor.
+
+It reads an `EngineStart` from standard input, loads the models, says `Ready` and then steps while there is work. It
+ends with its parent, which is known by the end of standard input. Ctrl-C is its parent's to handle.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import cast
+
+import msgspec
+import zmq
+
+from paceline.config import EngineConfig
+from paceline.core import FinishReason, Output, Request
+from paceline.core.errors import InvalidRequestError, PacelineError
+from paceline.core.messages import (
+    AbortRequest,
+    AddRequest,
+    EngineStart,
+    Failed,
+    Fatal,
+    FromEngine,
+    ModelInfo,
+    Outputs,
+    Ping,
+    Pong,
+    Ready,
+    Shutdown,
+    ToEngine,
+    decode_to_engine,
+    encode_message,
+)
+from paceline.engine.engine import Engine
+from paceline.observability import configure_logging
+from paceline.observability.logging import LogFormat
+
+_LOGGER = logging.getLogger(__name__)
+_STATS_INTERVAL_S = 0.25
+_LINGER_MS = 2000
+
+
+class EngineLoop:
+    """Serves one engine to one socket until it is told to shut down."""
+
+    def __init__(self, engine: Engine, socket: zmq.Socket[bytes], epoch: int) -> None:
+        self._engine = engine
+        self._socket = socket
+        self._epoch = epoch
+        self._is_running = True
+        self._next_stats_s = 0.0
+
+    def run(self) -> None:
+        """Returns on `Shutdown`; while idle it sleeps in the socket, whose messages it handles between two steps."""
+        while self._is_running:
+            self._receive()
+            if self._is_running and self._engine.has_unfinished:
+                self._publish(self._engine.step())
+
+    def _receive(self) -> None:
+        self._socket.poll(0 if self._engine.has_unfinished else None)
+        while self._is_running:
+            try:
+                data = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._handle(decode_to_engine(data))
+
+    def _handle(self, message: ToEngine) -> None:
+        match message:
+            case AddRequest(request):
+                self._add(request)
+            case AbortRequest(request_id):
+                self._engine.abort(request_id)
+                self._publish([])
+            case Ping(number):
+                self._send(Pong(number))
+            case Shutdown():
+                self._is_running = False
+
+    def _add(self, request: Request) -> None:
+        """Hands a request to the engine; one that it cannot take is answered, and the others go on."""
+        try:
+            self._engine.add(request)
+        except InvalidRequestError as error:
+            self._send(self._refusal(request, error))
+        except Exception:
+            _LOGGER.exception("request %s ends with an error", request.request_id)
+            self._send(Outputs(outputs=[self._failure(request)]))
+
+    def _refusal(self, request: Request, error: InvalidRequestError) -> Failed:
+        return Failed(
+            request_id=request.request_id, epoch=self._epoch, error=str(error), param=error.param, code=error.code
+        )
+
+    def _failure(self, request: Request) -> Output:
+        return Output(
+            request_id=request.request_id,
+            epoch=self._epoch,
+            first_token_index=len(request.resumed_token_ids),
+            token_ids=[],
+            finish_reason=FinishReason.ERROR,
+            error="the engine failed on this request: see its log",
+        )
+
+    def _publish(self, outputs: list[Output]) -> None:
+        """Sends outputs, and statistics where they are due; the last before a rest always are."""
+        now_s = time.monotonic()
+        is_due = now_s >= self._next_stats_s or not self._engine.has_unfinished
+        if is_due:
+            self._next_stats_s = now_s + _STATS_INTERVAL_S
+        if outputs or is_due:
+            self._send(Outputs(outputs=outputs, stats=self._engine.stats() if is_due else None))
+
+    def _send(self, message: FromEngine) -> None:
+        self._socket.send(encode_message(message))
+
+
+def main() -> int:
+    """The process; returns its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _exit_at_once)
+    start = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineStart)
+    configure_logging(cast(LogFormat, start.log_format))
+    socket_dir = Path(start.address.removeprefix("ipc://")).parent
+    threading.Thread(target=_end_with_parent, args=(socket_dir,), daemon=True).start()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        socket.set_hwm(0)
+        socket.connect(start.address)
+        return _run(EngineConfig.model_validate_json(start.engine_config), socket)
+
+
+def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
+    try:
+        engine = Engine(config)
+    except PacelineError as error:
+        socket.send(encode_message(Fatal(kind=type(error).__name__, error=str(error))))
+        return 1
+    except Exception as error:
+        socket.send(encode_message(Fatal(kind="PacelineError", error=f"the engine could not start: {error!r}")))
+        raise
+    engine.tokenizer.close()  # chats come here as token ids
+    # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
+    gc.collect()
+    gc.freeze()
+    socket.send(encode_message(Ready(epoch=config.epoch, model=_model_info(engine))))
+    EngineLoop(engine, socket, config.epoch).run()
+    return 0
+
+
+def _model_info(engine: Engine) -> ModelInfo:
+    return ModelInfo(
+        name=engine.model_name,
+        context_window_size=engine.context_window_size,
+        vocab_size=engine.vocab_size,
+    )
+
+
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
+    """Raising SystemExit would print a traceback wherever exceptions are ignored, such as in a finalizer."""
+    os._exit(0)
+
+
+def _end_with_parent(socket_dir: Path) -> None:
+    """Waits until the parent is gone, then ends this process in the midst of whatever it does."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    shutil.rmtree(socket_dir, ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

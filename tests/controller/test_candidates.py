@@ -1,0 +1,63 @@
+"""Candidates for the planner: what passes a model's draft takes, and gains that never rise."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from paceline.controller.acceptance import Expectation
+from paceline.controller.candidates import (
+    OwnHistory,
+    Portfolio,
+    SequenceHistory,
+    made_candidate,
+    never_rising,
+    pass_likelihoods,
+)
+from paceline.core import Draft
+
+
+def test_a_depth_takes_a_pass_unless_all_before_it_was_guessed():
+    assert pass_likelihoods([0.9, 0.5], 5) == pytest.approx([1.0, 0.1, 0.5, 1.0, 1.0])
+    assert pass_likelihoods([0.9, 0.5, 0.4], 2) == pytest.approx([1.0, 0.1])
+    assert pass_likelihoods([], 3) == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_never_rising_keeps_sums_and_is_the_nearest(seed):
+    generator = random.Random(seed)
+    values = [generator.random() for _ in range(generator.randint(1, 8))]
+    found = never_rising(values)
+    assert sum(found) == pytest.approx(sum(values))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(found))
+    distance = sum((a - b) ** 2 for a, b in zip(values, found, strict=True))
+    for _ in range(200):
+        other = sorted((generator.random() for _ in values), reverse=True)
+        assert sum((a - b) ** 2 for a, b in zip(values, other, strict=True)) >= distance - 1e-12
+
+
+def test_never_rising_leaves_what_falls():
+    assert never_rising([3.0, 2.0, 2.0, 1.0]) == [3.0, 2.0, 2.0, 1.0]
+    assert never_rising([1.0, 2.0, 3.0]) == pytest.approx([2.0, 2.0, 2.0])
+    assert never_rising([]) == []
+
+
+def test_the_worth_of_a_made_draft_is_what_it_brings_less_the_passes_and_rows_it_takes():
+    expectation = Expectation((0.9, 0.8, 0.6), (1.0, 0.9, 0.7), 0.9)
+    shared_s, own_s, row_s, rate = 0.3, 0.05, 0.1, 0.7
+    passes = [1.0, 0.2, 0.9]
+    candidate = made_candidate("m", expectation, passes, shared_s, own_s, row_s, rate, 0.0)
+    price = rate * (candidate.depth_s + candidate.node_s + row_s)
+    num_passes = 1.0 + 0.9 * 0.2 + 0.7 * 0.9
+    cost_s = num_passes * (shared_s + own_s) + (1.0 + 0.9 + 0.7) * row_s
+    assert sum(candidate.gains) - 3 * price == pytest.approx(0.9 + 0.8 + 0.6 - rate * cost_s)
+
+
+def test_the_best_free_chain_is_the_guess():
+    portfolio, history = Portfolio(), SequenceHistory({"a": OwnHistory(), "b": OwnHistory()})
+    short = Draft.chain([1], "a", [0.95])
+    long = Draft((1, 2, 3), (None, 0, 0), (0.9, 0.8, 0.1), "b")  # a chain of two and a branch
+    assert portfolio.guesses([short, long], history) == pytest.approx([0.9, 0.72])
+    assert portfolio.guesses([], history) == []
