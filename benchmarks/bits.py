@@ -25,9 +25,10 @@ from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
 from paceline.controller.cost_model import StepCosts
 from paceline.core import Request, SamplingParams
+from paceline.drafters import find_drafter_kind
 from paceline.engine.assembly import LoadedPair, load_pair, resolve_pair
 from paceline.operations.verify import CommittedToken, RecordingVerifier, Run
-from paceline.operations.verify_plan import CHEAP_DRAFTS
+from paceline.operations.verify_plan import cheap_drafts
 from paceline.operations.workload import Task, mix, read_tasks
 
 FOLDER = Path(__file__).parent / "bits"
@@ -58,7 +59,8 @@ class Setting:
 def settings_of(drafters: Sequence[str]) -> list[Setting]:
     """Plain decoding, each drafter alone, and automatic mode with all of them."""
     alone = [Setting((name,)) for name in drafters]
-    return [Setting(()), *alone, *([Setting(tuple(drafters), CHEAP_DRAFTS)] if drafters else [])]
+    priced = [name for name in drafters if not find_drafter_kind(name).is_free]
+    return [Setting(()), *alone, *([Setting(tuple(drafters), cheap_drafts(priced))] if drafters else [])]
 
 
 def config_of(model: str) -> EngineConfig:
@@ -86,8 +88,7 @@ def requests_of(pair: LoadedPair, tasks: Sequence[Task], prompt_length: int | No
 
 def answers_of(config: EngineConfig, pair: LoadedPair, setting: Setting, requests: Sequence[Request]) -> dict[str, str]:
     """Fingerprints by request, from an engine that has seen nothing."""
-    model = pair.target.model
-    verifier = RecordingVerifier(has_row_hashes=True, threads=model.threads, instruction_set=model.instruction_set)
+    verifier = RecordingVerifier(pair.backend.sampler, has_row_hashes=True)
     run = Run.of(config, pair, setting.drafters, verifier, setting.costs)
     return {name: fingerprint(tokens) for name, tokens in run.answers(requests).items()}
 
@@ -124,7 +125,7 @@ def check(path: Path, instruction_set: str | None, drafters: Sequence[str] | Non
         is_equal = is_equal and not wrong
         result = f"DIFFERS: {', '.join(wrong)}" if wrong else f"{len(answers)} answers equal"
         seconds = time.perf_counter() - start_s
-        print(f"{kept['model']} {pair.target.model.instruction_set} {setting.name}: {result} ({seconds:.0f} s)")
+        print(f"{kept['model']} {pair.backend.instruction_set} {setting.name}: {result} ({seconds:.0f} s)")
     return is_equal
 
 

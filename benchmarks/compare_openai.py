@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -43,7 +44,7 @@ class Answer:
         return (self.num_tokens - 1) / duration_s if self.num_tokens > 1 and duration_s > 0 else None
 
 
-def stream_chunks(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[dict]:
+def stream_chunks(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[dict[str, Any]]:
     """Parsed server-sent events of one completion; raises httpx.HTTPStatusError."""
     with client.stream("POST", path, json=body) as response:
         response.raise_for_status()

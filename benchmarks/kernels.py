@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from disturbance import busy_process
@@ -31,6 +32,8 @@ from paceline.checkpoint import GgmlType
 from paceline.core import Float32Array
 from paceline.machine.limits import BUFFER_BYTES, MachineLimits, MachineProbe
 from paceline.operations.provenance import read_provenance
+
+_kernels: Any = _native.kernels  # type: ignore[attr-defined]  # for tests and benchmarks alone
 
 DEFAULT_TYPES = "Q4_0,Q4_1,Q5_0,Q8_0,Q4_K,Q5_K,Q6_K,F16"
 DEFAULT_ROWS = "1,2,4,8,12,16,32,64,128,256,512"
@@ -48,7 +51,7 @@ class Workload:
     inputs: int
     instruction_set: str
     num_threads: int
-    weights: list[_native.kernels.PackedMatrix]
+    weights: list[Any]
 
     @property
     def matrix_bytes(self) -> int:
@@ -88,19 +91,19 @@ def stored_bytes(weight_type: GgmlType, outputs: int, inputs: int) -> int:
     return outputs * inputs // weight_type.block_size * weight_type.type_size_bytes
 
 
-def make_weights(weight_type: GgmlType, outputs: int, inputs: int, total_bytes: int) -> list:
+def make_weights(weight_type: GgmlType, outputs: int, inputs: int, total_bytes: int) -> list[Any]:
     """At least two matrices, and as many as `total_bytes` holds."""
     size = stored_bytes(weight_type, outputs, inputs)
     # Any two such bytes are a half, any four a float: positive, normal, below 1, wherever a block has them.
     data = np.random.default_rng(0).integers(0x10, 0x3C, size, dtype=np.uint8)
     count = max(2, total_bytes // size)
-    return [_native.kernels.pack(int(weight_type), data, outputs, inputs) for _ in range(count)]
+    return [_kernels.pack(int(weight_type), data, outputs, inputs) for _ in range(count)]
 
 
 def multiply(workload: Workload, index: int, rows: Float32Array, *, num_blocks: int) -> None:
     """The one call of the native core that this benchmark measures: rounds the rows and multiplies the first blocks."""
     matrix = workload.weights[index % len(workload.weights)]
-    _native.kernels.gemm(workload.instruction_set, matrix, rows, 0, num_blocks)
+    _kernels.gemm(workload.instruction_set, matrix, rows, 0, num_blocks)
 
 
 def seconds_per_matrix(

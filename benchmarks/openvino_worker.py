@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import openvino
@@ -43,7 +44,7 @@ def generation_config(max_tokens: int, mode: str) -> genai.GenerationConfig:
     return config
 
 
-def run(pipeline: genai.ContinuousBatchingPipeline, job: dict, mode: str) -> list[dict]:
+def run(pipeline: genai.ContinuousBatchingPipeline, job: dict[str, Any], mode: str) -> list[dict[str, Any]]:
     """When tokens came, in seconds since the start, for each prompt of one job."""
     start_s = time.perf_counter()
     handles = [
@@ -52,7 +53,7 @@ def run(pipeline: genai.ContinuousBatchingPipeline, job: dict, mode: str) -> lis
         )
         for index, prompt in enumerate(job["prompts"])
     ]
-    streams: list[dict] = [{"num_tokens": 0, "piece_times_s": [], "end_s": 0.0} for _ in handles]
+    streams: list[dict[str, Any]] = [{"num_tokens": 0, "piece_times_s": [], "end_s": 0.0} for _ in handles]
     while pipeline.has_non_finished_requests():
         pipeline.step()
         now_s = time.perf_counter() - start_s

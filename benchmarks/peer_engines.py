@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import httpx
 from compare_openai import TIMEOUT_S, stream_chunks
@@ -97,7 +98,8 @@ def _complete_one(client: httpx.Client, prompt: list[int], max_tokens: int, star
         "stream_options": {"include_usage": True},
     }
     times_s: list[float] = []
-    end_s, usage = 0.0, {}
+    end_s = 0.0
+    usage: dict[str, int] = {}
     for chunk in stream_chunks(client, "/v1/completions", body):
         usage = chunk.get("usage") or usage
         for choice in chunk.get("choices", []):
@@ -191,12 +193,13 @@ def _run_job(process: subprocess.Popen[str], prompts: Sequence[list[int]], max_t
     return [Stream(**stream) for stream in _read_json(process)["streams"]]
 
 
-def _read_json(process: subprocess.Popen[str]) -> dict:
+def _read_json(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next line that is JSON; libraries may print others. Raises RuntimeError where the process ends."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("{"):
-            return json.loads(line)
+            found: dict[str, Any] = json.loads(line)
+            return found
     raise RuntimeError("the OpenVINO process ended; its error is above")
 
 

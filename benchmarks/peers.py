@@ -139,7 +139,8 @@ def ratio(rates: Mapping[str, Rates], title: str, rivals: Sequence[str], figure:
     others = [rates[rival][figure] for rival in rivals if figure in rates.get(rival, {})]
     if not own or not others:
         return None
-    return statistics.median(rate / max(best) for rate, best in zip(own, zip(*others, strict=True), strict=True))
+    ratios = (rate / max(best) for rate, best in zip(own, zip(*others, strict=True), strict=True))
+    return float(statistics.median(ratios))
 
 
 def ratio_rows(rates: Mapping[str, Rates]) -> dict[str, dict[str, float | None]]:

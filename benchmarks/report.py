@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paceline.operations.provenance import Provenance
@@ -21,7 +21,7 @@ def number(value: float | None, format_spec: str) -> str:
     return "-" if value is None else format(value, format_spec)
 
 
-def write_report(path: Path, provenance: Provenance, content: dict[str, object]) -> None:
+def write_report(path: Path, provenance: Provenance, content: Mapping[str, object]) -> None:
     """Makes the folder where it is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     report = {"provenance": dataclasses.asdict(provenance), **content}

@@ -127,7 +127,7 @@ def _wait_ready(process: subprocess.Popen[str]) -> str:
     for line in process.stderr:
         event = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "ready":
-            return event["url"]
+            return str(event["url"])
         if time.monotonic() > deadline_s:
             break
     raise RuntimeError(f"paceline serve did not become ready; its last line is {line.strip()!r}")

@@ -25,16 +25,17 @@ from report import integers, markdown, write_report
 from step_clock import SECTIONS, StepClock, timed_parts, timed_sampling
 
 from paceline.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME
-from paceline.backends.native.sampler import RowSampler, sample_rows
-from paceline.backends.protocol import KvStore
+from paceline.backends import BLOCK_SIZE, Backend, KvStore
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
-from paceline.config import DrafterName, EngineConfig
+from paceline.config import EngineConfig
 from paceline.core import Batch, Request, SamplingParams
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedModel, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.capacity import context_window_size
 from paceline.machine.limits import BUFFER_BYTES, MachineProbe
 from paceline.operations.provenance import read_model_provenance, read_provenance
 from paceline.operations.workload import Task, read_tasks
+from paceline.sampling.sampler import SampleQuery
 
 GREEDY = SamplingParams(temperature=0.0)
 SAMPLED = SamplingParams(temperature=0.8, top_p=0.95)
@@ -102,15 +103,11 @@ def fill_kv(kv: KvStore, num_blocks: int) -> None:
         kv.write_block(block, content)
 
 
-def sampler_of(params: SamplingParams, vocab_size: int, seed: int) -> RowSampler:
-    """Of a sequence without a prompt."""
-    return RowSampler(params, vocab_size=vocab_size, prompt_token_ids=[], seed=seed)
-
-
 class StepBench:
     """One loaded target and what its steps are measured with."""
 
-    def __init__(self, loaded: LoadedModel, passages: Sequence[list[int]], max_tokens: int) -> None:
+    def __init__(self, backend: Backend, loaded: LoadedModel, passages: Sequence[list[int]], max_tokens: int) -> None:
+        self.sampler = backend.sampler
         self.model = loaded.model
         self.passages = passages
         self.num_blocks = -(-max_tokens // loaded.model.kv.block_size)
@@ -122,14 +119,11 @@ class StepBench:
 
     def step_s(self, num_rows: int, context: int) -> float:
         """Seconds of one step of `num_rows` rows behind `context` tokens."""
-        vocab_size = self.model.config.vocab_size
         batch = self.batch(context, self.passages[0][:num_rows], range(num_rows))
-        samplers = [sampler_of(GREEDY, vocab_size, 0)] * num_rows
-        positions = list(range(context + 1, context + 1 + num_rows))
+        greedy = self.sampler.begin(GREEDY, prompt_token_ids=[], seed=0)
+        queries = [SampleQuery(row, greedy, context + 1 + row) for row in range(num_rows)]
         start_s = time.perf_counter()
-        logits = self.model.forward(batch)
-        rows, extra, asked = [*range(num_rows)], [[]] * num_rows, [None] * num_rows
-        sample_rows(logits, rows, samplers, positions, extra, num_logprobs=asked, threads=self.model.threads)
+        self.sampler.sample(self.model.forward(batch), queries)
         return time.perf_counter() - start_s
 
     def measure_steps(
@@ -175,19 +169,12 @@ class StepBench:
         token_ids = self.passages[0][:SPLIT_PROMPT_LENGTH]
         rows = range(len(token_ids) - NUM_SAMPLED_ROWS, len(token_ids))
         logits = np.array(self.model.forward(self.batch(0, token_ids, rows)))
-        samplers = [sampler_of(params, logits.shape[1], seed) for seed in range(len(rows))]
+        samplers = [self.sampler.begin(params, prompt_token_ids=[], seed=seed) for seed in range(len(rows))]
         times_s = []
         for repeat in range(num_repeats):
+            queries = [SampleQuery(row, sampler, repeat) for row, sampler in enumerate(samplers)]
             start_s = time.perf_counter()
-            sample_rows(
-                logits,
-                [*range(len(rows))],
-                samplers,
-                [repeat] * len(rows),
-                [[]] * len(rows),
-                num_logprobs=[None] * len(rows),
-                threads=self.model.threads,
-            )
+            self.sampler.sample(logits, queries)
             times_s.append(time.perf_counter() - start_s)
         return statistics.median(times_s) * 1e3
 
@@ -198,7 +185,7 @@ def split_context_size(config: EngineConfig, num_sequences: int, steps: int) -> 
 
 
 def split_steps(
-    pair: LoadedPair, config: EngineConfig, drafters: tuple[DrafterName, ...], prompts: Sequence[list[int]], steps: int
+    pair: LoadedPair, config: EngineConfig, drafters: tuple[str, ...], prompts: Sequence[list[int]], steps: int
 ) -> StepParts:
     """The parts of an engine's steps while it decodes all prompts at once."""
     clock = StepClock()
@@ -206,7 +193,7 @@ def split_steps(
     config = config.model_copy(
         update={"max_batch_size": len(prompts), "context_window_size": num_tokens, "has_prefix_cache": False}
     )
-    num_blocks = len(prompts) * -(-num_tokens // config.block_size)
+    num_blocks = len(prompts) * -(-num_tokens // BLOCK_SIZE)
     engine = Engine.from_parts(config, timed_parts(build_parts(pair, config, drafters, num_blocks), clock))
     for index, prompt in enumerate(prompts):
         sampling = SamplingParams(temperature=0.0, ignore_eos=True)
@@ -303,7 +290,7 @@ def measure_splits(
 ) -> list[StepParts]:
     """Plain decoding and all drafters together, for each number of sequences."""
     prompts = text_passages(pair.target.tokenizer, tasks, SPLIT_PROMPT_LENGTH, max(options.sequences))
-    modes: list[tuple[DrafterName, ...]] = [(), pair.drafter_names]
+    modes: list[tuple[str, ...]] = [(), pair.drafter_names]
     return [
         split_steps(pair, config, drafters, prompts[:num_sequences], options.split_steps)
         for drafters in modes
@@ -316,8 +303,9 @@ def measure(pair: LoadedPair, config: EngineConfig, num_bytes: int, options: arg
     tasks = read_tasks()
     length = max(options.prompt_length, SPLIT_PROMPT_LENGTH, *options.rows)
     passages = text_passages(pair.target.tokenizer, tasks, length, options.rounds)
-    bench = StepBench(pair.target, passages, config.context_window_size)
-    probe = MachineProbe(options.threads, pair.target.model.instruction_set, buffer_bytes=options.buffer_mib << 20)
+    context_size = context_window_size(config, pair.target.model.config)
+    bench = StepBench(pair.backend, pair.target, passages, context_size)
+    probe = MachineProbe(options.threads, pair.backend.instruction_set, buffer_bytes=options.buffer_mib << 20)
     steps = bench.measure_steps(probe, options.rows, options.contexts, options.rounds, num_bytes)
     print(f"step in ms, and its ratio to the floor of {num_bytes / 1e6:.0f} MB\n\n{render_steps(steps)}\n", flush=True)
     prompt_rate = bench.prompt_tokens_per_s(options.prompt_length, config.prefill_chunk_size, options.rounds)
@@ -352,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content = measure(pair, config, num_bytes, options)
     if options.json:
         provenance = read_provenance(
-            pair.target.model.instruction_set,
+            pair.backend.instruction_set,
             options.threads,
             read_model_provenance(resolved.target.name, resolved.target.path),
             read_model_provenance(resolved.draft.name, resolved.draft.path) if resolved.draft else None,

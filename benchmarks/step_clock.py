@@ -11,9 +11,10 @@ from unittest import mock
 
 from paceline import _native
 from paceline.backends.protocol import KvStore, Model
-from paceline.core import Batch, Draft, Float32Array, ModelConfig, Plan, Sequence, Verdict
-from paceline.drafters.protocol import Drafter
+from paceline.core import Batch, ModelConfig, Plan, Sequence, Verdict
+from paceline.drafters.protocol import Drafter, Proposals
 from paceline.engine.parts import EngineParts
+from paceline.sampling.sampler import Logits
 
 DRAFTING, FORWARD, SAMPLING = "drafting", "forward", "sampling"
 SECTIONS = (DRAFTING, FORWARD, SAMPLING)
@@ -63,12 +64,26 @@ class TimedModel:
         """The model's."""
         return self.model.kv
 
-    def forward(self, batch: Batch) -> Float32Array:
+    @property
+    def max_positions(self) -> int:
+        """The model's."""
+        return self.model.max_positions
+
+    @property
+    def weight_bytes(self) -> int:
+        """The model's."""
+        return self.model.weight_bytes
+
+    def forward(self, batch: Batch) -> Logits:
         """The model's."""
         return self.clock.time(FORWARD, self.model.forward, batch)
 
+    def first_layers(self, num_layers: int) -> Model:
+        """The model's, timed too."""
+        return TimedModel(self.model.first_layers(num_layers), self.clock)
 
-class TimedDrafter:
+
+class TimedDrafter(Drafter):
     """A `Drafter` all of whose calls are timed, forward passes and sampling of a draft model included."""
 
     def __init__(self, drafter: Drafter, clock: StepClock) -> None:
@@ -80,7 +95,11 @@ class TimedDrafter:
         """The drafter's."""
         self._clock.time(DRAFTING, self._drafter.begin, sequence)
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def num_missed(self, sequence: Sequence) -> int | None:
+        """The drafter's."""
+        return self._clock.time(DRAFTING, self._drafter.num_missed, sequence)
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """The drafter's."""
         return self._clock.time(DRAFTING, self._drafter.propose, sequences, plans)
 

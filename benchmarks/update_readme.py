@@ -12,6 +12,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from paceline.checkpoint import DEFAULT_MODEL_NAME
 from paceline.config import EngineConfig
@@ -40,7 +41,7 @@ def measure(model: str, limit: int | None, max_tokens: int | None) -> dict[str, 
     }
 
 
-def render(report: dict) -> str:
+def render(report: dict[str, Any]) -> str:
     """The lines between the markers."""
     provenance = report["provenance"]
     summaries = [Summary(**summary) for summary in report["summaries"]]

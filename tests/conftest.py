@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: real models, pulled once into the per-user cache."""
+"""Fixtures shared by all tests: real models, pulled once into the per-user cache, and a tiny pair."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from paceline.checkpoint import resolve_model
+from paceline.config import EngineConfig
+from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,15 @@ def coder_draft_path() -> Path:
 def gemma3_path() -> Path:
     """Gemma 3 270M (253 MB); for tests marked `large`."""
     return resolve_model("gemma3-270m").path
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
+    """A target and a draft model that often agree."""
+    return write_tiny_pair(tmp_path_factory.mktemp("pair"), "qwen2", "Q4_K")
+
+
+@pytest.fixture
+def pair_config(tiny_pair: TinyPair) -> EngineConfig:
+    """The settings that load the tiny pair."""
+    return EngineConfig(model=str(tiny_pair.target), draft_model=str(tiny_pair.draft), context_window_size=1024)

@@ -2,7 +2,6 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +10,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -36,10 +34,13 @@ using paceline::ThreadPool;
 using LogitRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using TokenIds = std::vector<int32_t>;
 
+// Row of the logits, sampler, position, tokens between the committed text and it, log-probabilities wanted, row of the masks.
+using Query = std::tuple<int64_t, const RowSampler*, int64_t, TokenIds, std::optional<int64_t>, std::optional<int64_t>>;
+using Masks = nb::ndarray<const uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
 // The token's log-probability and the most likely tokens' (id, log-probability).
 using Logprobs = std::pair<float, std::vector<std::pair<int32_t, float>>>;
-using Failures = std::map<size_t, std::string>;
-using SampledRows = std::tuple<std::vector<std::optional<int32_t>>, std::vector<std::optional<Logprobs>>, Failures>;
+using Result = std::tuple<std::optional<int32_t>, std::optional<Logprobs>, std::optional<std::string>>;
 
 std::span<const float> row_of(const LogitRows& logits, int64_t row) {
   if (row < 0 || row >= static_cast<int64_t>(logits.shape(0))) throw std::out_of_range("row is not in the logits");
@@ -63,40 +64,37 @@ std::unique_ptr<RowSampler> make_row_sampler(const TokenIds& prompt_token_ids, u
   return std::make_unique<RowSampler>(std::move(rule), prompt_token_ids, seed, choice_index);
 }
 
-SampledRows result_of(std::vector<SampledRow> rows, const std::vector<std::optional<int64_t>>& num_logprobs) {
-  SampledRows result;
-  auto& [token_ids, logprobs, failures] = result;
-  token_ids.resize(rows.size());
-  logprobs.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].failure) {
-      failures[i] = std::move(*rows[i].failure);
-      continue;
-    }
-    token_ids[i] = rows[i].token.token_id;
-    if (num_logprobs[i]) logprobs[i] = Logprobs{rows[i].token.logprob, std::move(rows[i].token.top_logprobs)};
-  }
+std::span<const uint32_t> mask_of(const std::optional<Masks>& masks, const std::optional<int64_t>& row) {
+  if (!row) return {};
+  if (!masks || *row < 0 || *row >= static_cast<int64_t>(masks->shape(0))) throw std::out_of_range("row is not in the masks");
+  return {masks->data() + *row * masks->shape(1), masks->shape(1)};
+}
+
+Result result_of(SampledRow row, const std::optional<int64_t>& num_logprobs) {
+  if (row.failure) return {std::nullopt, std::nullopt, std::move(row.failure)};
+  Result result{row.token.token_id, std::nullopt, std::nullopt};
+  if (num_logprobs) std::get<1>(result) = Logprobs{row.token.logprob, std::move(row.token.top_logprobs)};
   return result;
 }
 
-SampledRows sample_logits(const LogitRows& logits, const std::vector<int64_t>& rows,
-                          const std::vector<const RowSampler*>& samplers, const std::vector<int64_t>& positions,
-                          const std::vector<TokenIds>& extra_token_ids,
-                          const std::vector<std::optional<int64_t>>& num_logprobs, ThreadPool* threads,
-                          const std::optional<std::string>& instruction_set) {
-  const size_t count = rows.size();
-  if (samplers.size() != count || positions.size() != count || extra_token_ids.size() != count ||
-      num_logprobs.size() != count) {
-    throw std::invalid_argument("rows, samplers, positions, extra_token_ids and num_logprobs must be equally long");
-  }
+std::vector<Result> sample_logits(const LogitRows& logits, const std::vector<Query>& queries,
+                                  const std::optional<Masks>& masks, ThreadPool* threads,
+                                  const std::optional<std::string>& instruction_set) {
   const paceline::KernelTable& kernels = paceline::kernels_or_default(instruction_set);
   const nb::gil_scoped_release release;
-  std::vector<SampleQuery> queries;
-  for (size_t i = 0; i < count; ++i) {
-    queries.push_back({row_of(logits, rows[i]), samplers[i], positions[i], extra_token_ids[i], num_logprobs[i]});
+  std::vector<SampleQuery> rows;
+  rows.reserve(queries.size());
+  for (const auto& [row, sampler, position, extra_token_ids, num_logprobs, mask_row] : queries) {
+    rows.push_back({row_of(logits, row), sampler, position, extra_token_ids, num_logprobs, mask_of(masks, mask_row)});
   }
   ThreadPool alone(1);
-  return result_of(paceline::sample_rows(queries, kernels, threads != nullptr ? *threads : alone), num_logprobs);
+  std::vector<SampledRow> sampled = paceline::sample_rows(rows, kernels, threads != nullptr ? *threads : alone);
+  std::vector<Result> results;
+  results.reserve(sampled.size());
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    results.push_back(result_of(std::move(sampled[i]), std::get<4>(queries[i])));
+  }
+  return results;
 }
 
 std::vector<uint64_t> hash_rows(const LogitRows& logits, const std::vector<int64_t>& rows) {
@@ -123,10 +121,9 @@ void paceline::bind_sampling(nb::module_& module) {
            "repetition_penalty"_a, "logit_bias"_a, "min_tokens"_a, "banned_token_ids"_a)
       .def("append", [](RowSampler& self, const TokenIds& token_ids) { self.append(token_ids); }, "token_ids"_a,
            "Counts committed output tokens.");
-  module.def("sample_rows", &sample_logits, "logits"_a, "rows"_a, "samplers"_a, "positions"_a, "extra_token_ids"_a,
-             "num_logprobs"_a, "threads"_a.none(), "instruction_set"_a.none(),
-             "For each row a token id and (log-probability, most likely tokens), None where it has none, and by the rows' "
-             "indices why some have no token.");
+  module.def("sample_rows", &sample_logits, "logits"_a, "queries"_a, "masks"_a.none(), "threads"_a.none(),
+             "instruction_set"_a.none(),
+             "For each query a token id, (log-probability, most likely tokens) where wanted, and why the row has no token.");
   module.def("hash_rows", &hash_rows, "logits"_a, "rows"_a, "A 64-bit fingerprint of each row's bits.");
   module.def("philox", &philox_words, "counter"_a, "key"_a, "One call of Philox4x32-10, for tests.");
   module.def("exponential_noise", &exponential_noise, "bits"_a, "Exponential noise of 32 random bits, for tests.");

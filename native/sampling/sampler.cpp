@@ -32,6 +32,20 @@ RowPiece chunk_of(std::span<const float> row, std::vector<float>& block_maxima, 
   return {row.data() + begin, size, block_maxima.data() + begin / kScanBlock};
 }
 
+// Tokens that the mask does not allow, and those beyond its words, become impossible.
+void apply_mask(std::span<const uint32_t> mask, std::span<float> row) {
+  constexpr size_t kBits = 32;
+  constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+  for (size_t begin = 0; begin < row.size(); begin += kBits) {
+    const uint32_t word = begin / kBits < mask.size() ? mask[begin / kBits] : 0;
+    if (word == ~uint32_t{0}) continue;
+    const size_t end = std::min(row.size(), begin + kBits);
+    for (size_t id = begin; id < end; ++id) {
+      if ((word >> (id - begin) & 1U) == 0) row[id] = kImpossible;
+    }
+  }
+}
+
 SampledRow sample_row(const SampleQuery& query, const KernelTable& kernels, ThreadPool& threads) {
   const FloatingPointMode mode;
   thread_local SamplerScratch scratch;
@@ -114,9 +128,10 @@ Sampler::Peak Sampler::find_peak(std::span<const float> row, std::vector<float>&
 }
 
 std::span<const float> Sampler::processed_row(const SampleQuery& query) {
-  if (!query.sampler->changes_logits(query.position)) return query.row;
+  if (!query.sampler->changes_logits(query.position) && query.mask.empty()) return query.row;
   scratch_.processed.assign(query.row.begin(), query.row.end());
   query.sampler->change_logits(query.row, query.position, query.extra_token_ids, scratch_.processed);
+  if (!query.mask.empty()) apply_mask(query.mask, scratch_.processed);
   return scratch_.processed;
 }
 

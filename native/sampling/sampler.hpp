@@ -23,6 +23,7 @@ struct SampleQuery {
   int64_t position;                          // absolute index in the sequence of the sampled token
   std::span<const int32_t> extra_token_ids;  // tokens between the committed text and this position
   std::optional<int64_t> num_logprobs;       // log-probability of the token and of this many most likely ones
+  std::span<const uint32_t> mask;            // bit i % 32 of word i / 32 allows token i; empty where all are allowed
 };
 
 struct SampledToken {

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.core import Float32Array, Int32Array
+from paceline.sampling.sampler import SampleQuery
 
 def instruction_sets() -> list[str]: ...
 def default_instruction_set() -> str: ...
@@ -64,14 +65,11 @@ class RowSampler:
 
 def sample_rows(
     logits: Float32Array,
-    rows: Sequence[int],
-    samplers: Sequence[RowSampler],
-    positions: Sequence[int],
-    extra_token_ids: Sequence[Sequence[int]],
-    num_logprobs: Sequence[int | None],
+    queries: Sequence[SampleQuery],
+    masks: npt.NDArray[np.uint32] | None,
     threads: ThreadPool | None,
     instruction_set: str | None,
-) -> tuple[list[int | None], list[tuple[float, list[tuple[int, float]]] | None], dict[int, str]]: ...
+) -> list[tuple[int | None, tuple[float, list[tuple[int, float]]] | None, str | None]]: ...
 def hash_rows(logits: Float32Array, rows: Sequence[int]) -> list[int]: ...
 def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]: ...
 def exponential_noise(bits: int) -> float: ...

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.architectures import read_model_config
 from paceline.backends.native.model import NativeModel, ThreadPool
-from paceline.backends.reference.model import ReferenceModel
+from paceline.backends.reference.model import ReferenceModel, multiply_together
 from paceline.checkpoint import GgufFile
 from paceline.operations.workload import read_tasks
 from paceline.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ def test_perplexity_is_the_unrounded_models_within_half_a_percent(request, model
     with GgufFile.open(request.getfixturevalue(model_fixture)) as gguf:
         token_ids = Tokenizer.from_gguf(gguf, None).encode(passages, parse_special=False)[:NUM_TOKENS]
         assert len(token_ids) == NUM_TOKENS
-        exact = _perplexity(ReferenceModel(gguf), token_ids)
+        exact = _perplexity(ReferenceModel(gguf, multiply=multiply_together), token_ids)
         native = _perplexity(NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2)), token_ids)
     assert 1.2 < exact < 200
     assert native == pytest.approx(exact, rel=0.005)

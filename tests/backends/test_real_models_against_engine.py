@@ -12,7 +12,7 @@ import pytest
 
 from paceline.architectures import read_model_config
 from paceline.backends.native.model import NativeModel, ThreadPool
-from paceline.backends.reference.model import ReferenceModel
+from paceline.backends.reference.model import ReferenceModel, multiply_together
 from paceline.checkpoint import GgufFile
 from tests.support.float_copy import write_float_copy
 from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
@@ -52,7 +52,7 @@ def _assert_equal_to_float_precision(path, float_path, prompts, num_tokens):
     """Engine and models on the F32 copy, and the reference on the original file: all the same model."""
     texts = _engine_texts(write_float_copy(path, float_path), prompts, num_tokens)
     with GgufFile.open(path) as original, GgufFile.open(float_path) as copy:
-        for model in (ReferenceModel(original), _native(copy)):
+        for model in (ReferenceModel(original, multiply=multiply_together), _native(copy)):
             comparison = _compare_all(model, texts)
             assert comparison.num_disagreements_beyond(0.02) == 0
             assert comparison.mean_top_difference < 0.002
@@ -66,7 +66,7 @@ def test_smollm2_equals_the_engine_to_float_precision(smollm2_path, tmp_path):
 def test_smollm2_is_close_to_the_engine(smollm2_path):
     texts = _engine_texts(smollm2_path, CHAT_PROMPTS[1:2], 100)
     with GgufFile.open(smollm2_path) as gguf:
-        _assert_close(_compare_all(ReferenceModel(gguf), texts))
+        _assert_close(_compare_all(ReferenceModel(gguf, multiply=multiply_together), texts))
         _assert_close(_compare_all(_native(gguf), texts))
 
 

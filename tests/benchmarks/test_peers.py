@@ -13,7 +13,6 @@ from prompts import text_passages
 from paceline.checkpoint import GgufFile, resolve_model
 from paceline.operations.workload import Task
 from paceline.tokenizer import Tokenizer
-from tests.support.tiny_gguf import write_tiny_pair
 
 RATES = {
     PACELINE: {"decode": [30.0, 10.0, 40.0], "prompt": [200.0, 100.0, 300.0]},
@@ -84,11 +83,6 @@ def test_an_engine_that_fails_leaves_the_others_measured() -> None:
     assert list(missing) == ["broken"]
 
 
-@pytest.fixture(scope="module")
-def tiny_pair(tmp_path_factory):
-    return write_tiny_pair(tmp_path_factory.mktemp("peers"), "qwen2", "Q4_K")
-
-
 def test_passages_begin_differently_and_have_their_length(tiny_pair) -> None:
     with GgufFile.open(tiny_pair.target) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf, None)
@@ -100,7 +94,7 @@ def test_passages_begin_differently_and_have_their_length(tiny_pair) -> None:
 
 def test_a_tiny_run_of_the_server_gives_every_figure(tiny_pair, tmp_path, capsys) -> None:
     path = Path(tmp_path, "peers.json")
-    sizes = ["--num-tasks", "2", "--num-streams", "2", "--prompt-length", "48", "--max-tokens", "24", "--rounds", "1"]
+    sizes = ["--num-tasks", "2", "--num-streams", "2", "--prompt-length", "48", "--max-tokens", "300", "--rounds", "1"]
     peers.main(["--model", str(tiny_pair.target), "--engines", PACELINE, *sizes, "--json", str(path)])
     report = json.loads(path.read_text(encoding="utf-8"))
     rates = report["tokens_per_s"][PACELINE]

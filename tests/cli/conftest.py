@@ -10,18 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiny_gguf import TinyPair, write_tiny_pair
-
 COMMAND = Path(sys.executable).with_name("paceline")
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 RunOnBytes = Callable[..., subprocess.CompletedProcess[bytes]]
-
-
-@pytest.fixture(scope="session")
-def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    """A target and a draft model that often agree."""
-    return write_tiny_pair(tmp_path_factory.mktemp("cli"), "qwen2", "Q4_K")
 
 
 @pytest.fixture

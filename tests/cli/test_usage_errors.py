@@ -12,14 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from paceline.cli.main import app
-from paceline.engine import assembly as loading
+from paceline.engine import assembly
 from tests.cli.conftest import RunCommand, RunOnBytes
 from tests.support.tiny_gguf import TinyPair, write_tiny_gguf
 
 
-@pytest.mark.parametrize(
-    "command", [("generate", "m", "p"), ("chat", "m"), ("bench", "m"), ("bench", "crossover", "m")]
-)
+@pytest.mark.parametrize("command", [("generate", "m", "p"), ("chat", "m"), ("bench", "m"), ("bench", "tasks", "m")])
 @pytest.mark.parametrize("value", ["100.1", "nan"])
 def test_a_temperature_out_of_range_is_the_options_error(
     command: tuple[str, ...], value: str, paceline: RunCommand
@@ -124,7 +122,7 @@ def _no_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def load(*arguments: object, **options: object) -> None:
         raise AssertionError("weights were loaded")
 
-    monkeypatch.setattr(loading, "load_model", load)
+    monkeypatch.setattr(assembly, "load_model", load)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PACELINE_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -151,17 +149,13 @@ def run(*arguments: object) -> tuple[int, str]:
         (("generate", "x", "--context-window-size", 5000), 2, "was made for at most 2048 tokens"),
         (("generate", "x", "--shared-layers", 3), 2, "has 3 layers; choose 1 to 2"),
         (("chat", "--context-window-size", 5000), 2, "was made for at most 2048 tokens"),
-        (("bench", "--pairs", 1, "--drafters", "none"), 2, "--pairs compares with automatic mode"),
-        (("bench", "crossover", "--speculation", "fixed"), 2, "there is nothing to compare without drafters"),
-        (("bench", "crossover", "--drafters", "none"), 2, "there is nothing to compare without drafters"),
-        (("bench", "record", "--output", "absent/trace.json"), 2, "cannot write --output absent/trace.json"),
-        (("bench", "record", "--output", "."), 2, "cannot write --output ."),
+        (("generate", "x", "--drafters", "suffix,oracle"), 2, "there is no drafter named 'oracle'; choose from suffix"),
     ],
 )
 def test_it_is_found_before_weights_are_loaded(
     arguments: tuple[object, ...], exit_code: int, message: str, tiny_pair: TinyPair, tasks: Path
 ) -> None:
-    words = [word for word in arguments if word in ("generate", "chat", "bench", "crossover", "record")]
+    words = [word for word in arguments if word in ("generate", "chat", "bench")]
     options = arguments[len(words) :]
     workload = ("--tasks", tasks) if words[0] == "bench" else ()
     actual_code, stderr = run(*words, tiny_pair.target, *options, *workload)
@@ -178,11 +172,9 @@ def test_a_pair_of_strangers_is_refused_before_weights_are_loaded(tiny_pair: Tin
 
 
 @pytest.mark.usefixtures("_no_weights")
-@pytest.mark.parametrize("command", [("tasks",), ("crossover",), ("record", "--output", "trace.json")])
-def test_bench_refuses_models_that_cannot_chat(command: tuple[str, ...], tasks: Path, tmp_path: Path) -> None:
+def test_bench_refuses_models_that_cannot_chat(tasks: Path, tmp_path: Path) -> None:
     plain = write_tiny_gguf(tmp_path / "plain.gguf", "qwen2", "Q4_K", chat_template=None)
-    name, *options = command
-    exit_code, stderr = run("bench", name, plain, *options, "--tasks", tasks)
+    exit_code, stderr = run("bench", plain, "--tasks", tasks)
     assert exit_code == 2
     assert stderr == "error: plain has no chat template; choose a model made for chats\n"
 
@@ -195,7 +187,6 @@ def test_bench_refuses_models_that_cannot_chat(command: tuple[str, ...], tasks: 
         (("generate",), ("x", "--raw")),
         (("chat",), ()),
         (("bench", "tasks"), ("--tasks", "tasks.jsonl")),
-        (("bench", "crossover"), ("--tasks", "tasks.jsonl")),
     ],
 )
 def test_a_chat_template_that_does_not_compile_is_found_before_weights_are_loaded(

@@ -89,7 +89,6 @@ def test_drafters_may_be_a_list_in_the_file(tmp_path: Path) -> None:
         ({"model": "tiny", "windw": 3}, "windw is not a setting: remove it or correct its name"),
         ({"model": "tiny", "port": 70000}, "port cannot be 70000: input should be less than or equal to 65535"),
         ({"model": "tiny", "kv_cache_type": "q4"}, "kv_cache_type cannot be 'q4': input should be 'f16' or 'q8'"),
-        ({"model": "tiny", "drafters": "oracle"}, "drafters cannot be 'oracle'"),
     ],
 )
 def test_a_bad_flag_is_named(flags: dict[str, object], message: str) -> None:

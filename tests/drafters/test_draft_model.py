@@ -9,15 +9,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from paceline.backends.native.sampler import RowSampler
+from paceline.backends.native.sampler import NativeSampler
 from paceline.backends.reference.model import ReferenceModel
 from paceline.checkpoint import GgufFile
 from paceline.core import Draft, Plan, Request, SamplingParams, Sequence
 from paceline.core.draft_tree import chain_length
+from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.drafter import DraftModelDrafter
-from paceline.drafters.draft_model.lookahead import Guide, num_worth_reading
+from paceline.drafters.draft_model.lookahead import Lookahead, num_worth_reading
 from paceline.drafters.draft_model.text import MappedVocabulary, SameVocabulary
 from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
+from paceline.sampling.sequence_sampler import SequenceSampler
 from tests.drafters.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
 from tests.support.tiny_gguf import write_tiny_gguf
 from tests.support.tiny_vocabulary import VocabularyChange
@@ -42,21 +44,24 @@ class Bench:
     def __init__(self, path: Path, *, num_blocks: int = NUM_BLOCKS, **options: object) -> None:
         with GgufFile.open(path) as gguf:
             self.model = ReferenceModel(gguf)
-        self.samplers: dict[str, RowSampler] = {}
-        self.drafter = DraftModelDrafter(self.model, self.samplers, num_blocks=num_blocks, **options)
+        self.samplers: dict[str, SequenceSampler] = {}
+        drawer = Drawer(NativeSampler(), VOCAB_SIZE)
+        self.drafter = DraftModelDrafter(self.model, self.samplers, drawer, num_blocks=num_blocks, **options)
+        self.passes: list[int] | None = None
 
     def begin(self, name: str, token_ids: list[int], params: SamplingParams = GREEDY, tenant: str = "") -> Sequence:
         request = Request(request_id=name, prompt_token_ids=list(token_ids), sampling=params, tenant=tenant)
         sequence = Sequence(request=request, seed=len(token_ids), token_ids=list(token_ids))
-        self.samplers[name] = RowSampler.for_sequence(sequence, vocab_size=VOCAB_SIZE)
+        self.samplers[name] = SequenceSampler.begin(NativeSampler(), sequence, vocab_size=VOCAB_SIZE)
         self.drafter.begin(sequence)
         return sequence
 
     def propose(self, *windows: tuple[Sequence, int], **plan: object) -> list[tuple[int, ...]]:
         """The chains of the drafts."""
         plans = [Plan("draft-model", window, **plan) for _, window in windows]
-        drafts = self.drafter.propose([sequence for sequence, _ in windows], plans)
-        return [draft.token_ids[: chain_length(draft)] for draft in drafts]
+        proposals = self.drafter.propose([sequence for sequence, _ in windows], plans)
+        self.passes = proposals.pass_rows
+        return [draft.token_ids[: chain_length(draft)] for draft in proposals.drafts]
 
     def commit(self, sequence: Sequence, token_ids: list[int]) -> None:
         sequence.token_ids += token_ids
@@ -75,7 +80,7 @@ def _fresh_draft(path: Path, sequence: Sequence, window: int, **options: object)
     bench = Bench(path, prefill_chunk_size=1000, **options)
     request = sequence.request
     copy = replace(sequence, token_ids=list(sequence.token_ids))
-    bench.samplers[request.request_id] = RowSampler.for_sequence(copy, vocab_size=VOCAB_SIZE)
+    bench.samplers[request.request_id] = SequenceSampler.begin(NativeSampler(), copy, vocab_size=VOCAB_SIZE)
     bench.drafter.begin(copy)
     return bench.propose((copy, window))[0]
 
@@ -100,11 +105,11 @@ def test_a_draft_is_the_models_own_text(gguf_path, params):
 def test_a_branch_is_what_the_model_would_draw_next_if_its_first_choice_were_banned(gguf_path, params):
     bench = Bench(gguf_path)
     sequence = bench.begin("s", _prompt(20), params)
-    [draft] = bench.drafter.propose([sequence], [Plan("draft-model", 16, branch_above=(0.0,) * 16)])
+    [draft] = bench.drafter.propose([sequence], [Plan("draft-model", 16, branch_above=(0.0,) * 16)]).drafts
     assert draft.is_chain  # the chain took the whole window
     [draft] = bench.drafter.propose(
         [sequence], [Plan("draft-model", 16, deepen_above=(0.0, 0.0, 0.0, 1.1), branch_above=(0.0,) * 16)]
-    )
+    ).drafts
     length = chain_length(draft)
     assert 0 < length < len(draft)
     for node in range(length, len(draft)):
@@ -127,18 +132,18 @@ def test_tokens_read_ahead_change_no_draft_and_save_passes_where_they_are_right(
     bench = Bench(gguf_path)
     sequence = bench.begin("s", _prompt(20), params)
     [usual] = bench.propose((sequence, 12))
-    assert bench.drafter.passes == [1] * 12
+    assert bench.passes == [1] * 12
     generator = np.random.default_rng(1)
 
-    def ahead_of(guide: Guide, text: list[int], drafted: list[int], plan: Plan, limit: int) -> list[int]:
+    def ahead_of(guide: Lookahead, text: list[int], drafted: list[int], plan: Plan, limit: int) -> list[int]:
         assert list(text) == sequence.token_ids
         assert tuple(drafted) == usual[: len(drafted)]
         following = usual[len(drafted) :][: min(limit, 4)]
         return [token if generator.random() < share_right else token ^ 1 for token in following]
 
-    monkeypatch.setattr(Guide, "ahead_of", ahead_of)
+    monkeypatch.setattr(Lookahead, "ahead_of", ahead_of)
     assert bench.propose((sequence, 12)) == [usual]
-    passes = bench.drafter.passes
+    passes = bench.passes
     assert (len(passes) == 12) == (share_right == 0.0)
     if share_right == 1.0:
         assert passes == [5, 5, 2]
@@ -149,7 +154,7 @@ def test_tokens_read_ahead_change_no_draft_and_save_passes_where_they_are_right(
 
 
 def test_a_guide_says_what_followed_before_as_far_as_that_is_worth_a_row():
-    guide, text = Guide(), [1, 2, 3, 4, 5, 6, 7, 8] * 2
+    guide, text = Lookahead(), [1, 2, 3, 4, 5, 6, 7, 8] * 2
     plan = Plan("draft-model", 8, read_above=(0.1,) * 3)
     assert guide.ahead_of(text, [], plan, 8) == [1, 2, 3]
     assert guide.ahead_of(text, [1, 2], plan, 8) == [3, 4, 5]
@@ -295,7 +300,7 @@ def test_windows_are_ragged_and_may_be_empty(gguf_path):
     assert drafts[1:] == [
         _fresh_draft(gguf_path, sequence, n) for sequence, n in zip(sequences[1:], [5, 1, 3], strict=True)
     ]
-    assert bench.drafter.propose([], []) == []
+    assert bench.drafter.propose([], []).drafts == []
 
 
 def test_unseen_text_is_read_in_chunks_and_the_nearest_first(gguf_path):
@@ -364,13 +369,14 @@ def test_the_draft_models_context_is_a_bound(tmp_path):
 def test_confidence_is_the_draft_models_probability_and_can_end_a_draft(gguf_path):
     bench = Bench(gguf_path)
     sequence = bench.begin("s", _prompt(12))
-    [full] = bench.drafter.propose([sequence], [Plan("draft-model", 8)])
+    [full] = bench.drafter.propose([sequence], [Plan("draft-model", 8)]).drafts
     assert full.drafter == "draft-model"
     assert full.is_chain
     assert all(0.0 < confidence <= 1.0 for confidence in full.confidences)
     survivals = np.cumprod(full.confidences)
-    [short] = bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=float(survivals[2]) * 0.999)])
+    likely_enough = Plan("draft-model", 8, stop_below=float(survivals[2]) * 0.999)
+    [short] = bench.drafter.propose([sequence], [likely_enough]).drafts
     assert short.token_ids == full.token_ids[:3]
-    assert bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=1.1)]) == [
+    assert bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=1.1)]).drafts == [
         Draft(drafter="draft-model")  # drawn, and not likely enough
     ]

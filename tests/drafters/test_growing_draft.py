@@ -9,10 +9,10 @@ import pytest
 
 from paceline.core import Calibration, Draft, Plan
 from paceline.core.draft_tree import chain_length, survivals
-from paceline.drafters.chains.growing_draft import GrowingDraft, Guess
+from paceline.drafters.chains.growing_draft import DraftToken, GrowingDraft
 
 
-def grow(plan: Plan, guesses: list[Guess]) -> Draft:
+def grow(plan: Plan, guesses: list[DraftToken]) -> Draft:
     growing = GrowingDraft(plan, plan.window)
     for guess in guesses:
         if not growing.push_all([guess], []):
@@ -20,17 +20,17 @@ def grow(plan: Plan, guesses: list[Guess]) -> Draft:
     return growing.finish("model")
 
 
-def guesses(generator: random.Random, count: int) -> list[Guess]:
+def guesses(generator: random.Random, count: int) -> list[DraftToken]:
     result = []
     for index in range(count):
         first = generator.uniform(0.3, 1.0)
-        second = Guess(100 + index, generator.uniform(0.0, 1.0 - first))
-        result.append(Guess(index, first, second if generator.random() < 0.8 else None))
+        second = DraftToken(100 + index, generator.uniform(0.0, 1.0 - first))
+        result.append(DraftToken(index, first, second if generator.random() < 0.8 else None))
     return result
 
 
 def test_a_chain_ends_with_its_window_or_where_its_plan_says():
-    likely = [Guess(token_id, 0.9) for token_id in range(8)]
+    likely = [DraftToken(token_id, 0.9) for token_id in range(8)]
     assert grow(Plan("model", 3), likely).token_ids == (0, 1, 2)
     assert len(grow(Plan("model", 8, stop_below=0.7), likely)) == 3
     assert len(grow(Plan("model", 8, deepen_above=(0.1, 0.85, 0.85)), likely)) == 2
@@ -40,7 +40,7 @@ def test_a_chain_ends_with_its_window_or_where_its_plan_says():
 
 
 def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_drawn():
-    three = [Guess(token_id, 0.9) for token_id in (4, 5, 6)]
+    three = [DraftToken(token_id, 0.9) for token_id in (4, 5, 6)]
     for known, expected in (([], [4]), ([4, 5], [4, 5, 6]), ([4, 7], [4, 5]), ([7, 5], [4])):
         growing = GrowingDraft(Plan("model", 8), 8)
         assert growing.push_all(three[: 1 + len(known)], known)
@@ -55,7 +55,11 @@ def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_
 
 
 def test_branches_hang_beside_the_chains_nodes_and_take_what_is_left_of_the_window():
-    plain = [Guess(0, 0.6, Guess(10, 0.3)), Guess(1, 0.6, Guess(11, 0.1)), Guess(2, 0.5, Guess(12, 0.4))]
+    plain = [
+        DraftToken(0, 0.6, DraftToken(10, 0.3)),
+        DraftToken(1, 0.6, DraftToken(11, 0.1)),
+        DraftToken(2, 0.5, DraftToken(12, 0.4)),
+    ]
     draft = grow(Plan("model", 8, deepen_above=(0.0, 0.2), branch_above=(0.1,) * 8), plain)
     assert draft.token_ids == (0, 1, 2, 10, 12)  # 0.3 and 0.144; 0.06 is not worth a row
     assert draft.parents == (None, 0, 1, None, 1)
@@ -70,7 +74,7 @@ def test_a_second_choice_is_only_sought_where_it_could_be_worth_a_row():
     growing = GrowingDraft(Plan("model", 4, branch_above=(0.5, 0.2, 0.3)), 4)
     assert growing.may_branch(0.7)
     assert not growing.may_branch(0.9)
-    growing.push(Guess(0, 0.5))
+    growing.push(DraftToken(0, 0.5))
     assert not growing.may_branch(0.7)
     assert not GrowingDraft(Plan("model", 4), 4).may_branch(0.1)
 

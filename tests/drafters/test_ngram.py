@@ -20,7 +20,7 @@ def _propose(token_ids, window, *, stop_below=0.0, **options):
     drafter = NgramDrafter(**options)
     sequence = _sequence(token_ids)
     drafter.begin(sequence)
-    return drafter.propose([sequence], [Plan("ngram", window, stop_below)])[0]
+    return drafter.propose([sequence], [Plan("ngram", window, stop_below)]).drafts[0]
 
 
 def _search(token_ids, window, min_match, max_match):
@@ -51,7 +51,7 @@ def test_proposals_are_those_of_a_search_at_every_step(token_ids, window, min_ma
     ends = [1, *(1 + sum(growths[: i + 1]) for i in range(len(growths))), len(token_ids)]
     for end in ends:
         sequence.token_ids = token_ids[: max(end, len(sequence.token_ids))]
-        [draft] = drafter.propose([sequence], [Plan("ngram", window)])
+        [draft] = drafter.propose([sequence], [Plan("ngram", window)]).drafts
         expected = _search(sequence.token_ids, window, min_match, min_match + extra_match)
         assert list(draft.token_ids) == expected
         assert draft.is_chain
@@ -95,8 +95,8 @@ def test_sequences_are_independent_and_can_begin_again():
     drafter.begin(first)
     drafter.begin(second)
     plans = [Plan("ngram", 1), Plan("ngram", 2)]
-    assert [draft.token_ids for draft in drafter.propose([first, second], plans)] == [(3,), (4, 1)]
+    assert [draft.token_ids for draft in drafter.propose([first, second], plans).drafts] == [(3,), (4, 1)]
     drafter.end(first)
     drafter.begin(first)
     first.token_ids += [7, 1, 2]
-    assert [draft.token_ids for draft in drafter.propose([second, first], plans)] == [(4,), (7, 1)]
+    assert [draft.token_ids for draft in drafter.propose([second, first], plans).drafts] == [(4,), (7, 1)]

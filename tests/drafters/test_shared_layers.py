@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from paceline.architectures import read_model_config
-from paceline.backends.native.first_layers import FirstLayers
+from paceline.backends import Model
 from paceline.backends.native.model import NativeModel, ThreadPool
-from paceline.backends.native.sampler import RowSampler
+from paceline.backends.native.sampler import NativeSampler
 from paceline.checkpoint import GgufFile
 from paceline.core import Batch, Draft, Float32Array, Plan, Request, SamplingParams, Sequence
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
+from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.drafter import DraftModelDrafter
-from paceline.drafters.protocol import CatchingUpDrafter
 from paceline.drafters.shared_layers import SharedLayersDrafter
+from paceline.sampling.sequence_sampler import SequenceSampler
 from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 NUM_BLOCKS = 48
@@ -38,9 +39,12 @@ class Bench:
                 NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2)) for gguf in (target, draft)
             )
         self.target.kv.allocate(NUM_BLOCKS)
-        self.samplers: dict[str, RowSampler] = {}
-        self.drafter = SharedLayersDrafter(FirstLayers(self.target, 2), self.samplers)
-        self.draft_model = DraftModelDrafter(model, self.samplers, num_blocks=NUM_BLOCKS, prefill_chunk_size=1000)
+        self.samplers: dict[str, SequenceSampler] = {}
+        self.drawer = Drawer(NativeSampler(), self.target.config.vocab_size)
+        self.drafter = SharedLayersDrafter(self.target.first_layers(2), self.samplers, self.drawer)
+        self.draft_model = DraftModelDrafter(
+            model, self.samplers, self.drawer, num_blocks=NUM_BLOCKS, prefill_chunk_size=1000
+        )
         self.num_blocks_taken = 0
 
     def begin(self, name: str, size: int, params: SamplingParams = GREEDY, num_blocks: int = 5) -> Sequence:
@@ -51,7 +55,7 @@ class Bench:
         self.num_blocks_taken += num_blocks
         table = list(range(first, first + num_blocks))[::-1]
         sequence = Sequence(request=request, seed=size, token_ids=token_ids, block_table=table)
-        self.samplers[name] = RowSampler.for_sequence(sequence, vocab_size=self.target.config.vocab_size)
+        self.samplers[name] = SequenceSampler.begin(NativeSampler(), sequence, vocab_size=self.target.config.vocab_size)
         self.compute(sequence)
         for drafter in (self.drafter, self.draft_model):
             drafter.begin(sequence)
@@ -81,8 +85,8 @@ def test_drafts_are_those_of_a_draft_model_whatever_was_drafted_before(tiny_pair
         windows = [int(window) for window in generator.integers(0, 7, 3)]
         stop_below = float(generator.choice([0.0, 0.1]))
         plans = [Plan("x", window, stop_below, (0.2,) * 3) for window in windows]
-        drafts = bench.drafter.propose(sequences, plans)
-        expected = bench.draft_model.propose(sequences, plans)
+        drafts = bench.drafter.propose(sequences, plans).drafts
+        expected = bench.draft_model.propose(sequences, plans).drafts
         for draft, other in zip(drafts, expected, strict=True):
             assert (draft.token_ids, draft.parents, draft.confidences) == (
                 other.token_ids,
@@ -102,22 +106,22 @@ def test_a_draft_has_a_name_and_stays_within_its_window_and_the_slots_there_are(
     bench = Bench(tiny_pair)
     roomy, tight = bench.begin("roomy", 30), bench.begin("tight", 30, num_blocks=2)
     plans = [Plan("shared-layers", 8), Plan("shared-layers", 8)]
-    drafts = bench.drafter.propose([roomy, tight], plans)
+    drafts = bench.drafter.propose([roomy, tight], plans).drafts
     assert [len(draft) for draft in drafts] == [8, 3]
     assert drafts[1].token_ids == drafts[0].token_ids[:3]
     assert drafts[0].drafter == "shared-layers"
     assert drafts[0].is_chain
-    assert bench.drafter.propose([roomy], [Plan("shared-layers", 0)]) == [Draft()]
-    assert bench.drafter.propose([roomy], [Plan("shared-layers", 8, stop_below=1.1)]) == [
+    assert bench.drafter.propose([roomy], [Plan("shared-layers", 0)]).drafts == [Draft()]
+    assert bench.drafter.propose([roomy], [Plan("shared-layers", 8, stop_below=1.1)]).drafts == [
         Draft(drafter="shared-layers")  # drawn, and not likely enough
     ]
-    assert bench.drafter.propose([], []) == []
+    assert bench.drafter.propose([], []).drafts == []
 
 
 class CountingModel:
     """First layers that know how many rows they had to compute in each pass."""
 
-    def __init__(self, layers: FirstLayers) -> None:
+    def __init__(self, layers: Model) -> None:
         self._layers = layers
         self.config, self.kv = layers.config, layers.kv
         self.num_rows: list[int] = []
@@ -129,10 +133,10 @@ class CountingModel:
 
 def test_it_reads_nothing_twice(tiny_pair):
     bench = Bench(tiny_pair)
-    model = CountingModel(FirstLayers(bench.target, 2))
-    drafter = SharedLayersDrafter(model, bench.samplers)
+    model = CountingModel(bench.target.first_layers(2))
+    drafter = SharedLayersDrafter(model, bench.samplers, bench.drawer)
     sequences = [bench.begin("long", 60), bench.begin("short", 3)]
-    drafts = drafter.propose(sequences, [Plan("shared-layers", 2), Plan("shared-layers", 4)])
+    drafts = drafter.propose(sequences, [Plan("shared-layers", 2), Plan("shared-layers", 4)]).drafts
     assert [len(draft) for draft in drafts] == [2, 4]
     assert model.num_rows == [2, 2, 1, 1]
-    assert not isinstance(drafter, CatchingUpDrafter)
+    assert [drafter.num_missed(sequence) for sequence in sequences] == [0, 0]

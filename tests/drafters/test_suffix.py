@@ -25,7 +25,7 @@ def make_sequence(prompt, output=(), name="s", tenant=""):
 
 
 def propose(drafter, sequence, plan=PLAN):
-    return drafter.propose([sequence], [plan])[0]
+    return drafter.propose([sequence], [plan]).drafts[0]
 
 
 def propose_after(token_ids, plan=PLAN, **options):
@@ -155,11 +155,11 @@ def test_sequences_are_independent_and_can_begin_again():
     drafter.begin(first)
     drafter.begin(second)
     plans = [Plan("suffix", 1), Plan("suffix", 2)]
-    assert [draft.token_ids for draft in drafter.propose([first, second], plans)] == [(3,), (4, 1)]
+    assert [draft.token_ids for draft in drafter.propose([first, second], plans).drafts] == [(3,), (4, 1)]
     drafter.end(first)
     drafter.begin(first)
     first.token_ids += [7, 1, 2]
-    again = drafter.propose([second, first], plans)
+    again = drafter.propose([second, first], plans).drafts
     assert again[0].token_ids == (4,)
     assert again[1] == propose_after([1, 2, 3, 1, 2, 7, 1, 2], Plan("suffix", 2))
 
@@ -223,7 +223,7 @@ def test_no_tenant_is_proposed_what_only_another_said(store_size):
         sequence = generator.choice(running)
         own = own_tokens[sequence.request.tenant]
         say(drafter, sequence, generator.choices([0, 1, 2, 3, *own[: generator.randrange(10)]], k=3))
-        for sequence, draft in zip(running, drafter.propose(running, [PLAN] * len(running)), strict=True):
+        for sequence, draft in zip(running, drafter.propose(running, [PLAN] * len(running)).drafts, strict=True):
             foreign = set(draft.token_ids) - {0, 1, 2, 3, *own_tokens[sequence.request.tenant]}
             assert foreign == set()
             num_drafted += len(draft)

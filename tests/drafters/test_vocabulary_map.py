@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import Request, Sequence
 from paceline.drafters.draft_model.text import MAX_RUN_TOKENS, MappedVocabulary
 from paceline.drafters.draft_model.vocabulary_map import Overlap, VocabularyMap
@@ -199,7 +200,7 @@ def test_rows_are_in_the_targets_order(target):
     vocabulary = MappedVocabulary(vocabularies)
     for num_rows in (1, 4, 2):
         logits = np.random.default_rng(num_rows).standard_normal((num_rows, VOCAB_SIZE)).astype(np.float32)
-        rows = vocabulary.target_rows(logits)
+        rows = vocabulary.target_rows(logits, NativeSampler())
         assert rows.shape == (num_rows, VOCAB_SIZE + 20)
         assert rows.flags.c_contiguous
         for target_id in range(VOCAB_SIZE):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.architectures import read_model_config
-from paceline.backends.native.first_layers import FirstLayers
 from paceline.backends.native.model import NativeModel, ThreadPool
+from paceline.backends.native.sampler import NativeSampler
 from paceline.backends.protocol import Model
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
@@ -16,10 +16,12 @@ from paceline.controller.fixed import FixedController
 from paceline.controller.options import Limits
 from paceline.controller.protocol import Controller
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
+from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.drafter import DraftModelDrafter
 from paceline.drafters.protocol import Drafter
 from paceline.drafters.shared_layers import SharedLayersDrafter
 from paceline.engine import Engine, EngineParts
+from paceline.sampling.constraints import ConstraintKind
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 
@@ -40,6 +42,7 @@ class EngineFactory:
             self.target = load_model(target)
             self.draft = load_model(draft)
             self.tokenizer = Tokenizer.from_gguf(target, None)
+        self.sampler = NativeSampler()
 
     @property
     def vocab_size(self) -> int:
@@ -56,27 +59,31 @@ class EngineFactory:
         shared_layers: int = 0,
         target: Model | None = None,
         costs: StepCosts | None = None,
+        constraints: Mapping[str, ConstraintKind] | None = None,
         **settings: object,
     ) -> Engine:
         """An engine with `drafters`, and behind them the draft model, for texts of `draft_length`, and the target's
         first layers where asked for; `target` replaces the tiny one. With `costs` it plans by them."""
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
+        drawer = Drawer(self.sampler, self.vocab_size)
         if has_draft_model:
             model = DraftModelDrafter(
-                self.draft, samplers, num_blocks=num_blocks, max_length=draft_length, has_prefix_cache=True
+                self.draft, samplers, drawer, num_blocks=num_blocks, max_length=draft_length, has_prefix_cache=True
             )
             drafters = (*drafters, model)
         if shared_layers:
-            drafters = (*drafters, SharedLayersDrafter(FirstLayers(self.target, shared_layers), samplers))
+            drafters = (*drafters, SharedLayersDrafter(self.target.first_layers(shared_layers), samplers, drawer))
         parts = EngineParts(
             model_name="tiny",
             target=target or self.target,
             tokenizer=self.tokenizer,
             num_blocks=num_blocks,
+            sampler=self.sampler,
             controller=make_controller(window, [drafter.name for drafter in drafters if not drafter.is_free], costs),
             drafters=tuple(drafters),
             samplers=samplers,
+            constraints=constraints or {},
         )
         return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts)
 

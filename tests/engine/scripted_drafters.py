@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 
 from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.drafters.protocol import Drafter, Proposals
 
 Answers = dict[tuple[int, ...], list[int]]
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """What all scripted drafters share: the book-keeping that the protocol promises them."""
 
     name = "scripted"
@@ -30,14 +31,14 @@ class ScriptedDrafter:
         assert sequence.sequence_id not in self.lengths
         self.lengths[sequence.sequence_id] = len(sequence.token_ids)
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         drafts = []
         for sequence, plan in zip(sequences, plans, strict=True):
             assert self.lengths[sequence.sequence_id] == len(sequence.token_ids)
             assert plan.window > 0
             drafts.append(self.guess(self.future(sequence), plan.window))
             self.num_drafted += len(drafts[-1])
-        return drafts
+        return Proposals(drafts)
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         for sequence, verdict in zip(sequences, verdicts, strict=True):
@@ -121,11 +122,11 @@ class FailingDrafter(ScriptedDrafter):
 
     name = "failing"
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         self.num_drafted += 1
         if self.num_drafted == 3:
             raise RuntimeError("the scripted failure")
-        return [Draft() for _ in sequences]
+        return Proposals([Draft() for _ in sequences])
 
 
 class FailingReader(WrongDrafter):

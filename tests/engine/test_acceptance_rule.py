@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import Draft, SamplingParams
-from paceline.engine.verifier import Verifier
+from paceline.engine.verifier import Verifier, prepare_checks
 from tests.support.tables import (
     DEPTH,
     GREEDY,
@@ -44,7 +45,8 @@ def _check(drafts: list[Draft], table: np.ndarray, params: SamplingParams, seed:
     rows = [draft_rows(table, draft) for draft in drafts]
     first_rows = np.cumsum([0, *(len(block) for block in rows[:-1])]).tolist()
     count = len(drafts)
-    verdicts = Verifier().verify([sequence] * count, drafts, np.concatenate(rows), first_rows, [sampler] * count)
+    checks = prepare_checks([sequence] * count, drafts, [sampler] * count, VOCAB_SIZE)
+    verdicts = Verifier(NativeSampler()).verify(checks, np.concatenate(rows), first_rows)
     num_accepted = 0
     for draft, verdict in zip(drafts, verdicts, strict=True):
         histories = _histories(draft)

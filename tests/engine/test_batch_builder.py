@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.core import Draft, Request, Sequence, Verdict
 from paceline.engine.batch_builder import build_batch, compaction_moves
-from paceline.engine.request_state import Generation
+from paceline.engine.request_state import RequestState
 from paceline.engine.schedule import ScheduledSequence
 
 BLOCK_SIZE = 4
@@ -17,8 +17,8 @@ def scheduled(token_ids: list[int], num_computed: int, num_rows: int, block_tabl
     sequence = Sequence(Request(request_id="a", prompt_token_ids=token_ids), 0, list(token_ids))
     sequence.num_computed_tokens = num_computed
     sequence.block_table = block_table
-    generation = Generation(sequence, stream=None, sampler=None, max_length=100)
-    return ScheduledSequence(generation, num_rows, num_rows == len(token_ids) - num_computed, max_window)
+    state = RequestState(sequence, stream=None, sampler=None, max_length=100)
+    return ScheduledSequence(state, num_rows, num_rows == len(token_ids) - num_computed, max_window)
 
 
 def test_a_prompt_chunk_has_rows_but_no_logits_before_its_end():

@@ -365,7 +365,7 @@ def test_a_defect_in_one_commit_ends_that_request_alone(engines, caplog):
     engine = engines.make()
     engine.add(request("good", PROMPT, max_tokens=5, **GREEDY))
     engine.add(request("bad", PROMPT, max_tokens=5, **GREEDY))
-    bad = engine._generations["bad"]
+    bad = engine._states["bad"]
     bad.stream = BrokenStream(bad.sequence.request, engine.tokenizer, 5)
     outputs = run(engine)
     assert outputs["bad"][-1].finish_reason is FinishReason.ERROR

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
-from paceline.backends.native.sampler import RowSampler
 from paceline.core import FinishReason, Output
 from paceline.core.messages import (
     AddRequest,
@@ -25,6 +24,7 @@ from paceline.core.messages import (
 )
 from paceline.engine import Engine
 from paceline.engine.process import EngineLoop
+from paceline.sampling.sequence_sampler import SequenceSampler
 from tests.engine.engine_factory import request, token_ids
 
 PROMPT = [65, 66, 67]
@@ -83,14 +83,14 @@ def gateway(engines) -> Iterator[Gateway]:
 def failing_ids(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Requests by whose ids no sampler can be made."""
     names: set[str] = set()
-    make = RowSampler.for_sequence
+    make = SequenceSampler.begin
 
-    def for_sequence(sequence, **settings):
+    def begin(sampler, sequence, **settings):
         if sequence.sequence_id in names:
             raise TypeError("incompatible function arguments")
-        return make(sequence, **settings)
+        return make(sampler, sequence, **settings)
 
-    monkeypatch.setattr(RowSampler, "for_sequence", for_sequence)
+    monkeypatch.setattr(SequenceSampler, "begin", begin)
     return names
 
 

@@ -19,7 +19,7 @@ from paceline.core.errors import (
     VocabularyMismatchError,
 )
 from paceline.engine import Engine
-from paceline.engine.assembly import choose_drafters, load_pair, measure_costs
+from paceline.engine.assembly import choose_drafters, load_pair, measure_costs, resolve_pair
 from paceline.engine.capacity import check_weights_fit, num_kv_blocks
 from paceline.engine.profile import (
     TARGET_ROWS,
@@ -61,7 +61,7 @@ def test_a_draft_model_that_nobody_knows_is_an_error():
 
 def test_first_layers_without_their_number_are_an_error():
     with pytest.raises(ConfigError, match="say so with --shared-layers"):
-        choose_drafters(EngineConfig(model="m", drafters=("shared-layers",)), None)
+        resolve_pair(EngineConfig(model="not-pulled-for-this", drafters=("shared-layers",)))
 
 
 def test_kv_memory_holds_a_full_batch_or_what_fits():
@@ -102,8 +102,8 @@ def test_available_memory_is_the_control_groups_where_that_is_less(tmp_path):
 
 def test_by_default_there_is_a_thread_for_each_usable_core(tiny_pair, monkeypatch):
     monkeypatch.setattr("paceline.engine.assembly.num_usable_cores", lambda: 3)
-    assert load_pair(config_of(tiny_pair, num_threads=None)).target.model.threads.num_threads == 3
-    assert load_pair(config_of(tiny_pair, num_threads=2)).target.model.threads.num_threads == 2
+    assert load_pair(config_of(tiny_pair, num_threads=None)).backend.num_threads == 3
+    assert load_pair(config_of(tiny_pair, num_threads=2)).backend.num_threads == 2
 
 
 def config_of(pair, **settings):
@@ -119,7 +119,6 @@ def _cache(tmp_path, monkeypatch):
 def test_an_engine_from_files_answers(tiny_pair):
     engine = Engine(config_of(tiny_pair))
     assert engine.model_name == "target"
-    assert engine.draft_model_name == "draft"
     assert engine.drafter_names == ("suffix", "draft-model")
     assert engine.stats().num_blocks == 16
     (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))
@@ -133,7 +132,6 @@ def test_first_layers_draft_without_weights_or_kv_of_their_own(tiny_pair, specul
     plain, drafted = (Engine(config_of(tiny_pair, **settings, shared_layers=number)) for number in (0, 2))
     assert plain.drafter_names == ("suffix",)
     assert drafted.drafter_names == ("suffix", "shared-layers")
-    assert drafted.draft_model_name is None
     assert drafted.stats().num_blocks == plain.stats().num_blocks
     sampling = SamplingParams(max_tokens=40, temperature=0.0)
     answers = [engine.generate(["the riders"], sampling)[0] for engine in (plain, drafted)]
@@ -199,6 +197,7 @@ class FewTokens:
     def __init__(self, model, vocab_size):
         self.config = replace(model.config, vocab_size=vocab_size)
         self.kv = model.kv
+        self.max_positions = model.max_positions
         self.token_ids = set()
         self._model = model
 
@@ -209,8 +208,9 @@ class FewTokens:
 
 @pytest.mark.parametrize("is_target", [False, True])
 def test_a_profile_reads_only_tokens_that_there_are(tiny_pair, is_target):
-    model = FewTokens(load_pair(config_of(tiny_pair, draft_model=None)).target.model, vocab_size=20)
-    ModelProfile(model, 128, PassTimes(), is_target=is_target).measure(math.inf)
+    pair = load_pair(config_of(tiny_pair, draft_model=None))
+    model = FewTokens(pair.target.model, vocab_size=20)
+    ModelProfile(pair.backend, model, 128, PassTimes(), is_target=is_target).measure(math.inf)
     assert model.token_ids == set(range(20))
 
 
@@ -352,6 +352,6 @@ def test_more_threads_than_can_be_started_are_refused(monkeypatch, tiny_pair):
     def refuse(num_threads):
         raise RuntimeError("only 2 of 64 threads can run here; ask for fewer")
 
-    monkeypatch.setattr("paceline.engine.assembly.ThreadPool", refuse)
+    monkeypatch.setattr("paceline._native.ThreadPool", refuse)
     with pytest.raises(ConfigError, match="num_threads is 64: only 2 of 64 threads can run here; ask for fewer"):
         load_pair(EngineConfig(model=str(tiny_pair.target), num_threads=64))

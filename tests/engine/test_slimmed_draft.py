@@ -8,12 +8,14 @@ import pytest
 
 from paceline.checkpoint import GgufFile
 from paceline.config import EngineConfig
-from paceline.core import Draft, Plan, SamplingParams, Sequence
-from paceline.drafters.protocol import Drafter
+from paceline.core import Plan, SamplingParams, Sequence
+from paceline.drafters.draft_model.kind import draft_load_options
+from paceline.drafters.protocol import Drafter, Proposals
 from paceline.engine import Engine
-from paceline.engine.assembly import build_parts, draft_slimming, load_pair
+from paceline.engine.assembly import build_parts, load_pair
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
+from tests.support.watched_drafter import WatchedDrafter
 
 PROMPTS = ["the riders at the front", "def main(", "one two three one two"]
 SAMPLINGS = {
@@ -49,21 +51,17 @@ def test_a_slimmed_draft_changes_nothing(tiny_pair, sampling, slimming):
         assert stats.num_accepted_tokens > 0
 
 
-class Watched:
-    """A draft model's drafter that keeps the tokens it guessed."""
-
-    name = "draft-model"
-    is_free = False
+class Watched(WatchedDrafter):
+    """A drafter that keeps the tokens it guessed."""
 
     def __init__(self, drafter: Drafter) -> None:
-        self._drafter = drafter
+        super().__init__(drafter)
         self.token_ids: set[int] = set()
-        self.begin, self.observe, self.end = drafter.begin, drafter.observe, drafter.end
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
-        drafts = self._drafter.propose(sequences, plans)
-        self.token_ids.update(token for draft in drafts for token in draft.token_ids)
-        return drafts
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
+        proposals = super().propose(sequences, plans)
+        self.token_ids.update(token for draft in proposals.drafts for token in draft.token_ids)
+        return proposals
 
 
 def test_a_draft_model_guesses_tokens_it_kept_or_read(tiny_pair):
@@ -71,7 +69,7 @@ def test_a_draft_model_guesses_tokens_it_kept_or_read(tiny_pair):
     config = EngineConfig(**names, draft_vocab_size=70, num_threads=1, context_window_size=128)
     pair = load_pair(config)
     tokenizer = pair.draft.tokenizer
-    kept = set(draft_slimming(config, tokenizer).output_token_ids)
+    kept = set(draft_load_options(config, 128, pair.draft.model.config, tokenizer).slimming.output_token_ids)
     assert kept == {*range(70), *tokenizer.special_token_ids}
     assert tokenizer.eos_token_ids <= kept
     parts = build_parts(pair, config, ("draft-model",), 64)

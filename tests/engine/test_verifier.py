@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.backends.native.sampler import hash_rows
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import Draft, SamplingParams
-from paceline.engine.verifier import Verifier
+from paceline.engine.verifier import Verifier, prepare_checks
 from tests.support.tables import VOCAB_SIZE, make_sampler, make_sequence, random_table
 
 
@@ -15,7 +15,8 @@ def _verify(params_and_drafts, logits, first_rows, **options):
     sequences = [make_sequence(params, seed=i) for i, (params, _) in enumerate(params_and_drafts)]
     drafts = [draft for _, draft in params_and_drafts]
     samplers = [make_sampler(sequence) for sequence in sequences]
-    return Verifier(**options).verify(sequences, drafts, logits, first_rows, samplers)
+    checks = prepare_checks(sequences, drafts, samplers, VOCAB_SIZE)
+    return Verifier(NativeSampler(), **options).verify(checks, logits, first_rows)
 
 
 def test_log_probabilities_and_hashes_are_those_of_the_rows_passed():
@@ -26,7 +27,7 @@ def test_log_probabilities_and_hashes_are_those_of_the_rows_passed():
     [verdict] = _verify([(params, draft)], logits, [1], has_row_hashes=True)
     assert verdict.path == (1, 2)
     assert verdict.committed == (greedy[1], greedy[3], greedy[4])
-    assert verdict.row_hashes == tuple(hash_rows(logits, [1, 3, 4]))
+    assert verdict.row_hashes == tuple(NativeSampler().hash_rows(logits, [1, 3, 4]))
     expected = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True))
     for row, token, entry in zip((1, 3, 4), verdict.committed, verdict.logprobs, strict=True):
         assert entry.token_id == token
@@ -81,4 +82,4 @@ def test_what_was_accepted_before_a_broken_row_is_committed():
     [verdict] = _verify([(greedy, Draft.chain(best[:3], "draft-model"))], table, [0], has_row_hashes=True)
     assert (verdict.path, verdict.committed, verdict.error) == ((0,), tuple(best[:2]), None)
     assert [entry.token_id for entry in verdict.logprobs] == best[:2]
-    assert verdict.row_hashes == tuple(hash_rows(table, [0, 1]))
+    assert verdict.row_hashes == tuple(NativeSampler().hash_rows(table, [0, 1]))

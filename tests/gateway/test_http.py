@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.gateway.server_process import PATIENCE_S, ServerProcess
+from tests.gateway.server_process import PATIENCE_S, ServerProcess, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,10 @@ def test_the_log_says_why_a_request_was_refused(http: httpx.Client, server: Serv
         """Status, error and field in the log line of a request with this body."""
         name = f"refused-{uuid.uuid4()}"
         http.post(path, content=content, headers={"x-request-id": name})
-        lines = [line for line in server.events("request") if line["request_id"] == name]
-        assert len(lines) == 1
-        return tuple(lines[0].get(field) for field in ("status", "error", "param"))
+        [line] = wait_until(
+            lambda: [line for line in server.events("request") if line["request_id"] == name], "the request is logged"
+        )
+        return tuple(line.get(field) for field in ("status", "error", "param"))
 
     assert logged("/v1/completions", '{"prompt": "a", "top_p": 7}') == (400, "invalid_value", "top_p")
     assert logged("/v1/completions", '{"prompt": "a", "colour": 1}') == (400, "unknown_parameter", "colour")

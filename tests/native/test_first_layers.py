@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paceline.architectures import read_model_config
-from paceline.backends.native.first_layers import FirstLayers
+from paceline.backends.first_layers import FirstLayers
 from paceline.backends.native.model import NativeModel, ThreadPool
 from paceline.checkpoint import GgufFile
 from paceline.core import KvCacheType
@@ -185,4 +185,4 @@ def test_some_layers_must_be_left_out(tmp_path, num_layers):
         FirstLayers(depths.whole, num_layers)
     if not 0 < num_layers <= NUM_LAYERS:
         with pytest.raises(ValueError, match="some of the model's layers"):
-            depths.whole.forward(build_batch(text_rows([1], 0, TABLE), [TABLE]), num_layers)
+            depths.whole.forward_layers(build_batch(text_rows([1], 0, TABLE), [TABLE]), num_layers)

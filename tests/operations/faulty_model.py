@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from paceline.backends.first_layers import FirstLayers
 from paceline.backends.native.model import NativeModel
 from paceline.backends.protocol import KvStore
 from paceline.core import Batch, Float32Array, ModelConfig
@@ -24,11 +25,17 @@ class BatchDependentModel:
         self._rise = rise
         self.config: ModelConfig = model.config
         self.kv: KvStore = model.kv
-        self.threads = model.threads
-        self.instruction_set = model.instruction_set
+        self.max_positions = model.max_positions
+        self.weight_bytes = model.weight_bytes
 
-    def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
-        logits = self._model.forward(batch, num_layers)
+    def forward(self, batch: Batch) -> Float32Array:
+        return self.forward_layers(batch, None)
+
+    def first_layers(self, num_layers: int) -> FirstLayers:
+        return FirstLayers(self, num_layers)
+
+    def forward_layers(self, batch: Batch, num_layers: int | None) -> Float32Array:
+        logits = self._model.forward_layers(batch, num_layers)
         if len(logits) > 1:
             value = logits[1, self._token_id]
             logits[1, self._token_id] = np.nextafter(value, np.inf) if self._rise is None else value + self._rise

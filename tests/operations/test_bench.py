@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from laboratory.pairs import check_pairs
 
 from paceline.config import EngineConfig
 from paceline.core.errors import UsageError
 from paceline.operations.bench import Bench, Measurement, Mode, markdown_table, summarize
-from paceline.operations.pairs import check_pairs
 from paceline.operations.workload import Task, mix, read_tasks
 
 TASKS = [

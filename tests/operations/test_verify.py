@@ -6,7 +6,7 @@ import pytest
 
 from paceline.backends.native.model import instruction_sets
 from paceline.config import EngineConfig
-from paceline.engine import assembly as loading
+from paceline.engine import assembly
 from paceline.operations import verify as verify_module
 from paceline.operations.verify import CommittedToken, Verification, begin_verification, first_difference
 from paceline.operations.verify_plan import (
@@ -41,8 +41,8 @@ def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) ->
 def load_with_fault(monkeypatch: pytest.MonkeyPatch, rise: float | None) -> None:
     """From here on `verify` loads models with a fault at token 70."""
 
-    def load_faulty(config: EngineConfig, *, instruction_set: str | None = None) -> loading.LoadedPair:
-        return make_faulty(loading.load_pair(config, instruction_set=instruction_set), token_id=70, rise=rise)
+    def load_faulty(config: EngineConfig, *, instruction_set: str | None = None) -> assembly.LoadedPair:
+        return make_faulty(assembly.load_pair(config, instruction_set=instruction_set), token_id=70, rise=rise)
 
     monkeypatch.setattr(verify_module, "load_pair", load_faulty)
 
@@ -80,21 +80,20 @@ def first_touched(config: EngineConfig) -> tuple[int, str, int]:
     touched: list[tuple[str, int]] = []
 
     class Watching(verify_module.RecordingVerifier):
-        def verify(self, sequences, drafts, logits, first_rows, samplers):
+        def verify(self, checks, logits, first_rows):
             if len(logits) > 1:
-                touched.append((sequences[1].sequence_id, sequences[1].num_output_tokens))
-            return super().verify(sequences, drafts, logits, first_rows, samplers)
+                second = checks.sequences[1]
+                touched.append((second.sequence_id, second.num_output_tokens))
+            return super().verify(checks, logits, first_rows)
 
     plan = small_plan(4)
     sound = Verification(config, plan)
     machine = plan.machines[0].machine
-    pair = loading.load_pair(config.model_copy(update={"num_threads": 1}))
+    pair = assembly.load_pair(config.model_copy(update={"num_threads": 1}))
     sound._record_reference(pair, machine)
     setting = plan.machines[0].settings[0]
-    watching = Watching(
-        has_row_hashes=False, threads=pair.target.model.threads, instruction_set=machine.instruction_set
-    )
-    run = verify_module._Run.of(sound._engine_config(setting, has_prefix_cache=True), pair, (), watching)
+    watching = Watching(pair.backend.sampler)
+    run = verify_module.Run.of(sound._engine_config(setting, has_prefix_cache=True), pair, (), watching)
     run.answers(sound._requests(setting))
     request_id = min(request_id for request_id, _ in touched)
     position = min(position for touched_id, position in touched if touched_id == request_id)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import repeat
+
 import numpy as np
 
-from paceline.backends.native.sampler import RowSampler, SampledRows, sample_rows
-from paceline.core import SamplingParams
+from paceline import _native
+from paceline.backends.native.sampler import NativeSampler
+from paceline.core import SamplingParams, TokenLogprob
+from paceline.sampling.sampler import RowSampler, SampleQuery
 
 
-def make_sampler(params: SamplingParams, vocab_size: int, *, prompt=(), seed=1234, choice_index=0, banned=()):
-    return RowSampler(
-        params,
-        vocab_size=vocab_size,
-        prompt_token_ids=list(prompt),
-        seed=seed,
-        choice_index=choice_index,
-        banned_token_ids=banned,
+@dataclass(frozen=True)
+class Results:
+    """What was sampled, field by field; `failures` by row."""
+
+    token_ids: list[int | None]
+    logprobs: list[TokenLogprob | None]
+    failures: dict[int, str]
+
+
+def make_sampler(params: SamplingParams, *, prompt=(), seed=1234, choice_index=0, banned=()) -> RowSampler:
+    return NativeSampler().begin(
+        params, prompt_token_ids=list(prompt), seed=seed, choice_index=choice_index, banned_token_ids=banned
     )
 
 
@@ -26,21 +35,26 @@ def sample(
     *,
     extra=None,
     num_logprobs=None,
-    threads=None,
-    isa=None,
-) -> SampledRows:
+    threads: _native.ThreadPool | None = None,
+    isa: str | None = None,
+) -> Results:
     """Row i with sampler i."""
     count = len(samplers)
-    return sample_rows(
-        logits,
-        list(range(count)),
-        samplers,
-        positions,
-        extra or [[]] * count,
-        num_logprobs=num_logprobs or [None] * count,
-        threads=threads,
-        instruction_set=isa,
-    )
+    extra = extra or [()] * count
+    num_logprobs = num_logprobs or [None] * count
+    queries = list(map(SampleQuery, range(count), samplers, positions, extra, num_logprobs))
+    return results(NativeSampler(threads, isa).sample(logits, queries))
+
+
+def sample_positions(logits: np.ndarray, sampler: RowSampler, positions: range) -> list[int]:
+    """The tokens of the first row at each of these positions; fast enough for millions."""
+    queries = list(zip(repeat(0), repeat(sampler), positions, repeat(()), repeat(None), repeat(None)))
+    return [token_id for token_id, _, _ in _native.sample_rows(logits, queries, None, None, None)]
+
+
+def results(sampled) -> Results:
+    failures = {row: one.failure for row, one in enumerate(sampled) if one.failure is not None}
+    return Results([one.token_id for one in sampled], [one.logprob for one in sampled], failures)
 
 
 def random_logits(num_rows: int, vocab_size: int, *, seed: int = 0, spread: float = 2.0) -> np.ndarray:

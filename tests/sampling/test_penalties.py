@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.backends.native.sampler import RowSampler
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import SamplingParams, Sequence
 from paceline.core.errors import InvalidRequestError
 from paceline.core.request import Request
+from paceline.sampling import check_sampling_params
+from paceline.sampling.sequence_sampler import SequenceSampler
 from tests.sampling import oracle
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 
@@ -42,7 +44,7 @@ def test_greedy_tokens_follow_the_numpy_definition(params):
     samplers, positions, extras, expected = [], [], [], []
     for row in logits:
         prompt, output, extra = (_random_ids(generator, count) for count in (10, 4, int(generator.integers(0, 5))))
-        sampler = make_sampler(params, VOCAB_SIZE, prompt=prompt, banned=BANNED)
+        sampler = make_sampler(params, prompt=prompt, banned=BANNED)
         sampler.append(output[:3])
         sampler.append(output[3:])
         samplers.append(sampler)
@@ -58,8 +60,8 @@ def test_draft_tokens_on_the_path_count_as_committed_ones_do():
     params = PENALTIES[-1]
     logits = random_logits(50, VOCAB_SIZE, seed=8, spread=1.0)
     path = [2, 2, 9, 17]
-    waiting = make_sampler(params, VOCAB_SIZE, prompt=[2, 3])
-    committed = make_sampler(params, VOCAB_SIZE, prompt=[2, 3])
+    waiting = make_sampler(params, prompt=[2, 3])
+    committed = make_sampler(params, prompt=[2, 3])
     committed.append(path)
     position = [2 + len(path)] * 50
     assert (
@@ -74,22 +76,25 @@ def test_a_resumed_sequence_counts_its_earlier_output():
     sequence = Sequence(request=request, seed=0, token_ids=[4, 6])
     logits = np.zeros((1, VOCAB_SIZE), dtype=np.float32)
     logits[0, [4, 6, 7]] = 3.0, 4.0, 2.5
-    assert sample(logits, [make_sampler(params, VOCAB_SIZE, prompt=[4])], [2]).token_ids == [6]
-    assert sample(logits, [RowSampler.for_sequence(sequence, vocab_size=VOCAB_SIZE)], [2]).token_ids == [4]
+    assert sample(logits, [make_sampler(params, prompt=[4])], [2]).token_ids == [6]
+    resumed = SequenceSampler.begin(NativeSampler(), sequence, vocab_size=VOCAB_SIZE)
+    assert sample(logits, [resumed.rows], [2]).token_ids == [4]
 
 
 def test_a_ban_ends_after_min_tokens():
     logits = np.zeros((1, VOCAB_SIZE), dtype=np.float32)
     logits[0, [11, 5]] = 9.0, 8.0
-    sampler = make_sampler(SamplingParams(temperature=0.0, min_tokens=2), VOCAB_SIZE, prompt=[0] * 7, banned=BANNED)
+    sampler = make_sampler(SamplingParams(temperature=0.0, min_tokens=2), prompt=[0] * 7, banned=BANNED)
     assert [sample(logits, [sampler], [position]).token_ids[0] for position in (7, 8, 9)] == [5, 5, 11]
 
 
 def test_a_ban_of_every_token_is_refused():
+    request = Request(request_id="r", prompt_token_ids=[1], sampling=SamplingParams(min_tokens=1))
+    sequence = Sequence(request=request, seed=0, token_ids=[1])
     with pytest.raises(InvalidRequestError, match="every token") as raised:
-        make_sampler(SamplingParams(min_tokens=1), 4, banned=range(-1, 9))
+        SequenceSampler.begin(NativeSampler(), sequence, vocab_size=8, ending_token_ids=range(-1, 9))
     assert raised.value.param == "min_tokens"
-    unbanned = make_sampler(SamplingParams(temperature=0.0), 4, banned=range(4))
+    unbanned = make_sampler(SamplingParams(temperature=0.0), banned=range(4))
     assert sample(np.zeros((1, 4), np.float32), [unbanned], [0]).token_ids == [0]
 
 
@@ -114,5 +119,5 @@ def test_a_ban_of_every_token_is_refused():
 )
 def test_a_parameter_out_of_range_is_named(changes, name):
     with pytest.raises(InvalidRequestError, match=name) as raised:
-        make_sampler(SamplingParams(**changes), VOCAB_SIZE)
+        check_sampling_params(SamplingParams(**changes), VOCAB_SIZE)
     assert raised.value.param == name

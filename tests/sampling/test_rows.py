@@ -7,7 +7,7 @@ import pytest
 
 from paceline import _native
 from paceline.backends.native.model import ThreadPool
-from paceline.backends.native.sampler import hash_rows
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import SamplingParams
 from tests.sampling.sampling_calls import make_sampler, random_logits, sample
 
@@ -26,9 +26,7 @@ MIXED = [
 
 
 def _mixed_rows(num_rows):
-    samplers = [
-        make_sampler(MIXED[row % len(MIXED)], VOCAB_SIZE, prompt=[1, 2, 3], seed=row) for row in range(num_rows)
-    ]
+    samplers = [make_sampler(MIXED[row % len(MIXED)], prompt=[1, 2, 3], seed=row) for row in range(num_rows)]
     return samplers, [5 + row for row in range(num_rows)], [[4] * (row % 3) for row in range(num_rows)]
 
 
@@ -80,12 +78,12 @@ def test_greedy_is_argmax_with_ties_to_the_lower_id():
     logits[3, VOCAB_SIZE - 1] = 50.0
     logits[4] = 0.0
     logits[5] = -7.0
-    sampler = make_sampler(SamplingParams(temperature=0.0), VOCAB_SIZE)
+    sampler = make_sampler(SamplingParams(temperature=0.0))
     assert sample(logits, [sampler] * 6, [0] * 6).token_ids == [int(row.argmax()) for row in logits]
 
 
 def _support(params, logits, *, num_draws=4000):
-    sampler = make_sampler(params, logits.shape[1])
+    sampler = make_sampler(params)
     repeated = np.repeat(logits, num_draws, axis=0)
     return sorted(set(sample(repeated, [sampler] * num_draws, list(range(num_draws))).token_ids))
 
@@ -127,7 +125,7 @@ def test_tied_tokens_are_truncated_by_id():
 def test_a_nucleus_of_any_size_is_found(top_p, spread):
     logits = random_logits(4, VOCAB_SIZE, seed=9, spread=spread)
     weights = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    sampler = make_sampler(SamplingParams(top_p=top_p), VOCAB_SIZE)
+    sampler = make_sampler(SamplingParams(top_p=top_p))
     for row, drawn in enumerate(sample(logits, [sampler] * 4, [1, 2, 3, 4]).token_ids):
         mass_before = weights[row][weights[row] > weights[row, drawn]].sum() / weights[row].sum()
         assert mass_before < top_p
@@ -136,7 +134,7 @@ def test_a_nucleus_of_any_size_is_found(top_p, spread):
 def test_log_probabilities_are_those_of_the_raw_distribution():
     logits = random_logits(5, VOCAB_SIZE, seed=10)
     params = SamplingParams(temperature=0.5, top_k=3, logit_bias={1: 50.0})
-    result = sample(logits, [make_sampler(params, VOCAB_SIZE)] * 5, [9] * 5, num_logprobs=[0, 1, 4, 20, None])
+    result = sample(logits, [make_sampler(params)] * 5, [9] * 5, num_logprobs=[0, 1, 4, 20, None])
     wide = logits.astype(np.float64)
     expected = wide - wide.max(axis=1, keepdims=True)
     expected -= np.log(np.exp(expected).sum(axis=1, keepdims=True))
@@ -155,7 +153,7 @@ def test_a_hash_tells_rows_apart_by_every_bit():
     logits[1] = logits[0]
     logits[2] = logits[0]
     logits.view(np.uint32)[2, 12_345] ^= 1
-    first, same, other = hash_rows(logits, [0, 1, 2])
+    first, same, other = NativeSampler().hash_rows(logits, [0, 1, 2])
     assert first == same != other
     assert len(first) == 16
     assert int(first, 16) >= 0
@@ -167,7 +165,7 @@ def test_broken_logits_are_an_error(value, index, temperature):
     logits = random_logits(1, 100)
     logits[0, index] = value
     sound = random_logits(1, 100, seed=1)
-    sampler = make_sampler(SamplingParams(temperature=temperature), 100)
+    sampler = make_sampler(SamplingParams(temperature=temperature))
     result = sample(np.concatenate([sound, logits, sound]), [sampler] * 3, [0] * 3, num_logprobs=[0] * 3)
     assert result.token_ids[1] is result.logprobs[1] is None
     assert list(result.failures) == [1]
@@ -176,7 +174,7 @@ def test_broken_logits_are_an_error(value, index, temperature):
 
 
 def test_a_row_without_a_token_left_is_an_error():
-    result = sample(np.full((1, 4), -np.inf, dtype=np.float32), [make_sampler(SamplingParams(), 4)], [0])
+    result = sample(np.full((1, 4), -np.inf, dtype=np.float32), [make_sampler(SamplingParams())], [0])
     assert result.token_ids == [None]
     assert "no token" in result.failures[0]
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from paceline import Engine, EngineConfig
-from paceline.backends.native.model import instruction_sets
-from paceline.config import DrafterName
+from paceline.backends import BLOCK_SIZE
 from paceline.core import FinishReason, Output, Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.drafters.protocol import Drafter
 from paceline.engine.assembly import LoadedPair, build_parts
@@ -106,19 +105,18 @@ class Runner:
 
     def run(
         self,
-        drafters: Sequence[DrafterName | Drafter],
+        drafters: Sequence[str | Drafter],
         *,
         num_blocks: int | None = None,
         **settings: object,
     ) -> Run:
         """An engine with drafters by name, or made by a test; `num_blocks` None is enough for a full batch."""
         config = self.config.model_copy(update=settings)
-        enough = config.max_batch_size * -(-config.context_window_size // config.block_size)
+        enough = config.max_batch_size * -(-config.context_window_size // BLOCK_SIZE)
         names = tuple(drafter for drafter in drafters if isinstance(drafter, str))
         own = tuple(drafter for drafter in drafters if not isinstance(drafter, str))
         parts = build_parts(self.pair, config, names, num_blocks or enough)
-        threads = self.pair.target.model.threads
-        verifier = RecordingVerifier(has_row_hashes=True, threads=threads, instruction_set=instruction_sets()[-1])
+        verifier = RecordingVerifier(self.pair.backend.sampler, has_row_hashes=True)
         parts = replace(parts, verifier=verifier, drafters=(*own, *parts.drafters))
         return Run(Engine.from_parts(config, parts), verifier)
 
@@ -301,7 +299,7 @@ class Trial:
 
 
 def run_trial(
-    runner: Runner, drafters: Sequence[DrafterName | Drafter], sampling: str, expected: Expected, **settings: object
+    runner: Runner, drafters: Sequence[str | Drafter], sampling: str, expected: Expected, **settings: object
 ) -> TrialResult:
     """Lives one trial; raises AssertionError where a drafter failed and was switched off."""
     run = runner.run(drafters, **settings)

@@ -7,8 +7,10 @@ from itertools import product
 
 import numpy as np
 
-from paceline.backends.native.sampler import RowSampler, sample_rows
+from paceline.backends.native.sampler import NativeSampler
 from paceline.core import Draft, Request, SamplingParams, Sequence
+from paceline.sampling.sampler import SampleQuery
+from paceline.sampling.sequence_sampler import SequenceSampler
 
 VOCAB_SIZE = 4
 DEPTH = 3
@@ -42,8 +44,8 @@ def make_sequence(params: SamplingParams, seed: int) -> Sequence:
     return Sequence(request=request, seed=seed, token_ids=list(PROMPT))
 
 
-def make_sampler(sequence: Sequence) -> RowSampler:
-    return RowSampler.for_sequence(sequence, vocab_size=VOCAB_SIZE, banned_token_ids=(3,))
+def make_sampler(sequence: Sequence) -> SequenceSampler:
+    return SequenceSampler.begin(NativeSampler(), sequence, vocab_size=VOCAB_SIZE, ending_token_ids=(3,))
 
 
 def plain_text(table: np.ndarray, params: SamplingParams, seed: int) -> tuple[int, ...]:
@@ -53,7 +55,8 @@ def plain_text(table: np.ndarray, params: SamplingParams, seed: int) -> tuple[in
     text: tuple[int, ...] = ()
     while len(text) <= DEPTH:
         position = len(PROMPT) + len(text)
-        token = sample_rows(table, [ROW_OF[text]], [sampler], [position], [[]], num_logprobs=[None]).token_ids[0]
+        [sampled] = NativeSampler().sample(table, [SampleQuery(ROW_OF[text], sampler.rows, position)])
+        token = sampled.token_id
         sampler.append([token])
         text += (token,)
     return text

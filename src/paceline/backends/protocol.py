@@ -1,18 +1,25 @@
-"""The `Model` protocol: what the engine needs of a target or draft model, whatever runs it.
+"""The interface of a backend: everything that depends on where models run.
 
-Implementations: `native` (C++ core), `reference` (numpy, the oracle of tests). A model does not know sequences,
-drafts or samplers; it turns the rows of a `Batch` into logits and keeps K and V in the slots it is told.
+The engine, drafters and verifier use backends through these protocols alone. Bits are promised within a backend: the
+logits and tokens of a row do not depend on the batch, the cache or the drafts, but two backends may differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from paceline.core import Batch, Float32Array, ModelConfig
+from paceline.backends.slimming import WHOLE, Slimming
+from paceline.checkpoint import GgufFile
+from paceline.core import ActivationRounding, Batch, KvCacheType, ModelConfig
+from paceline.sampling.sampler import Logits, Sampler
+
+BLOCK_SIZE = 16
+"""Slots in a block of KV memory."""
 
 
 class KvStore(Protocol):
@@ -48,19 +55,110 @@ class KvStore(Protocol):
 
 
 class Model(Protocol):
-    """A decoder with its KV store."""
+    """A decoder with its KV store. It turns the rows of a `Batch` into logits, and knows no sequences or drafts."""
 
-    config: ModelConfig
+    @property
+    def config(self) -> ModelConfig:
+        """What the file says about the model."""
+        ...
 
     @property
     def kv(self) -> KvStore:
         """The model's KV memory."""
         ...
 
-    def forward(self, batch: Batch) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. Writes K and V of every
-        row.
+    @property
+    def max_positions(self) -> int:
+        """The positions that a row may have."""
+        ...
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the loaded weights."""
+        ...
+
+    def forward(self, batch: Batch) -> Logits:
+        """Returns the logits of `batch.logit_rows` [L, vocab_size], valid until the next call, and writes K and V of
+        every row.
 
         A row's logits are a function of its sequence's tokens up to its position alone, bit for bit.
         """
+        ...
+
+    def first_layers(self, num_layers: int) -> Model:
+        """Returns the first layers with the output layer as a model that shares weights and KV memory with this one.
+
+        Raises ConfigError unless some layers are left out.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How a model is loaded. `max_positions` bounds the positions of any row (None: the model's context);
+    `activation_rounding` None takes what the model's width asks for; `slimming` leaves out some of the weights."""
+
+    max_positions: int | None = None
+    kv_cache_type: KvCacheType = KvCacheType.F16
+    activation_rounding: ActivationRounding | None = None
+    slimming: Slimming = WHOLE
+
+
+class Backend(Protocol):
+    """One place where models run. All its models and its sampler take turns."""
+
+    name: str
+
+    @property
+    def instruction_set(self) -> str:
+        """The kernels that run, by their name in reports."""
+        ...
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that share the work."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Changes with whatever the time of a pass depends on: kernels, their build, threads, processor."""
+        ...
+
+    @property
+    def sampler(self) -> Sampler:
+        """Draws tokens from the logits of this backend's models."""
+        ...
+
+    def free_memory_bytes(self) -> int:
+        """Returns the memory that models and their KV may still take."""
+        ...
+
+    def weights_size_bytes(self, gguf: GgufFile) -> int:
+        """Returns the memory that the loaded weights of this file will take."""
+        ...
+
+    def load(self, gguf: GgufFile, config: ModelConfig, options: LoadOptions) -> Model:
+        """Returns the model with its weights in memory. Raises what `check` raises, and ConfigError."""
+        ...
+
+    def measure_pass_s(self, model: Model, batch: Batch) -> float:
+        """Returns how many seconds one forward pass takes, from its call to the end of all its work."""
+        ...
+
+
+class BackendKind(Protocol):
+    """How a backend is opened, and what it can run."""
+
+    name: str
+
+    def instruction_sets(self) -> tuple[str, ...]:
+        """Returns the names of the kernels that this machine can run, slowest first."""
+        ...
+
+    def check(self, gguf: GgufFile, config: ModelConfig) -> None:
+        """Raises UnsupportedModelError or CheckpointError for a file that cannot be loaded; reads no weights."""
+        ...
+
+    def open(self, num_threads: int, instruction_set: str | None = None) -> Backend:
+        """Returns the backend; `instruction_set` None takes the best. Raises ConfigError."""
         ...

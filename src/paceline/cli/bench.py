@@ -1,17 +1,11 @@
-"""`paceline bench`: `tasks` and `crossover` measure on this machine, `record` keeps what drafters propose, `simulate`
-replays that.
-
-`paceline bench MODEL` is short for `paceline bench tasks MODEL`.
-"""
+"""`paceline bench tasks` measures on this machine; `paceline bench MODEL` is short for it."""
 
 from __future__ import annotations
 
 import typer
 from typer.core import TyperGroup
 
-from paceline.cli.bench_crossover import crossover_command
 from paceline.cli.bench_tasks import tasks_command
-from paceline.cli.bench_traces import record_command, simulate_command
 
 
 class _DefaultsToTasks(TyperGroup):
@@ -23,8 +17,12 @@ class _DefaultsToTasks(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-bench = typer.Typer(cls=_DefaultsToTasks, no_args_is_help=True, help="Measure, record and simulate speculation.")
+bench = typer.Typer(cls=_DefaultsToTasks, no_args_is_help=True, help="Measure speculation on this machine.")
+
+
+@bench.callback()
+def bench_command() -> None:
+    """Measure speculation on this machine."""
+
+
 bench.command("tasks")(tasks_command)
-bench.command("crossover")(crossover_command)
-bench.command("record")(record_command)
-bench.command("simulate")(simulate_command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,15 +14,6 @@ from paceline.config import Settings
 
 if TYPE_CHECKING:
     from paceline.operations.bench import Measurement
-    from paceline.operations.pairs import PairCheck
-
-PairsOption = Annotated[
-    int,
-    typer.Option(min=0, help="Alternating pairs of plain and automatic for each prompt, besides (7, say)."),
-]
-
-_PAIR_ROW = "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7}"
-_PAIR_HEADER = ("prompt", "median", "lowest", "highest", "wasted", "lost")
 
 
 @takes_settings(model_options, limit_options)
@@ -33,29 +24,20 @@ def tasks_command(
     limit: LimitOption = None,
     max_tokens: CapOption = None,
     temperature: BenchTemperatureOption = 0.0,
-    pairs: PairsOption = 0,
     is_json: JsonOption = False,
 ) -> None:
     """Measure tokens per second, time to first token and what drafts bring, one request at a time."""
     from paceline.cli.model_files import pull_chat_models
-    from paceline.core.errors import UsageError
     from paceline.operations.bench import Bench, markdown_table, summarize
-    from paceline.operations.pairs import check_pairs
     from paceline.operations.workload import read_tasks
 
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
-    resolved = pull_chat_models(settings.engine, workload)
-    if pairs and not resolved.drafter_names:
-        raise UsageError("--pairs compares with automatic mode, which needs a drafter; leave --drafters away")
+    pull_chat_models(settings.engine, workload)
     bench = Bench.load(settings.engine)
     measurements: list[Measurement] = []
     for measurement in bench.measure(workload, max_tokens=max_tokens, temperature=temperature):
         typer.echo(_describe(measurement), err=True)
         measurements.append(measurement)
-    checks: list[PairCheck] = []
-    for check in check_pairs(bench, workload, pairs, max_tokens=max_tokens, temperature=temperature) if pairs else ():
-        typer.echo(_describe_pairs(check), err=True)
-        checks.append(check)
     summaries = summarize(measurements)
     if is_json:
         report = {
@@ -63,13 +45,10 @@ def tasks_command(
             "temperature": temperature,
             "summaries": [dataclasses.asdict(summary) for summary in summaries],
             "measurements": [dataclasses.asdict(measurement) for measurement in measurements],
-            "pairs": [dataclasses.asdict(check) | {"median_ratio": check.median_ratio} for check in checks],
         }
         typer.echo(json.dumps(report, indent=2))
         return
     typer.echo(markdown_table(summaries))
-    if checks:
-        typer.echo("\n".join(["", _PAIR_ROW.format(*_PAIR_HEADER), *map(_describe_pairs, checks)]))
 
 
 def _describe(measurement: Measurement) -> str:
@@ -80,14 +59,3 @@ def _describe(measurement: Measurement) -> str:
         f"{measurement.time_to_first_token_s:.2f} s, {measurement.num_tokens} tokens in {measurement.num_steps} steps"
         f"{text}"
     )
-
-
-def _describe_pairs(check: PairCheck) -> str:
-    ratios = (check.median_ratio, min(check.ratios), max(check.ratios))
-    row = _PAIR_ROW.format(
-        check.task_id,
-        *(f"{ratio:.3f}x" for ratio in ratios),
-        f"{100 * check.wasted_share:.1f} %",
-        f"{100 * check.lost_share:.1f} %",
-    )
-    return row if check.is_text_equal else f"{row}  ANOTHER TEXT"

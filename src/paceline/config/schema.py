@@ -9,9 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from paceline.core import KvCacheType
+from paceline.core import ActivationRounding, KvCacheType
 
-DrafterName = Literal["suffix", "ngram", "shared-layers", "draft-model"]
 SpeculationSetting = Literal["auto", "fixed", "off"]
 
 DEFAULT_DRAFT_VOCAB_SIZE = 49152
@@ -21,6 +20,7 @@ DEFAULT_CONTEXT_WINDOW_SIZE = 4096
 class EngineConfig(BaseModel):
     """One engine: which models it runs and how much it may use.
 
+    `backend` is where models run: `native` (the C++ core), or `reference` (numpy; slow, to be read and compared with).
     `drafters` None means those that fit: suffix, shared-layers where `shared_layers` says how many, and the draft model
     where one is given or the catalog names one. `shared_layers` is how many of the target's first layers draft, with
     its output layer, for models without a small sibling (None or 0: none do).
@@ -41,11 +41,12 @@ class EngineConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
+    backend: str = "native"
     draft_model: str | None = None
     draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
     draft_weight_bits: Literal[4] | None = 4
     shared_layers: int | None = Field(default=None, ge=0)
-    drafters: tuple[DrafterName, ...] | None = None
+    drafters: tuple[str, ...] | None = None
     suffix_store_tokens: int = Field(default=250_000, ge=0)
     speculation: SpeculationSetting = "auto"
     num_speculative_tokens: int = Field(default=16, ge=0, le=16)
@@ -53,7 +54,6 @@ class EngineConfig(BaseModel):
     context_window_size: int | None = Field(default=None, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
     num_threads: int | None = Field(default=None, ge=1, le=1024)
-    block_size: Literal[16] = 16
     kv_cache_size_bytes: int | None = Field(default=None, ge=1)
     kv_cache_type: KvCacheType = KvCacheType.F16
     activation_bits: Literal[8, 15] | None = None
@@ -61,6 +61,11 @@ class EngineConfig(BaseModel):
     has_prefix_cache: bool = True
     is_offline: bool = False
     epoch: int = Field(default=0, ge=0)
+
+    @property
+    def activation_rounding(self) -> ActivationRounding | None:
+        """What `activation_bits` asks for; None leaves it to the model's width."""
+        return None if self.activation_bits is None else ActivationRounding(f"{self.activation_bits}-bits")
 
 
 class GatewayConfig(BaseModel):

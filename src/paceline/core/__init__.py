@@ -16,7 +16,7 @@ from paceline.core.model_config import (
     RopeStyle,
 )
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
-from paceline.core.request import Request, SamplingParams, SpeculationMode, SpeculationParams
+from paceline.core.request import Constraint, Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.sequence import Sequence, SequenceStatus
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ActivationRounding",
     "Batch",
     "Calibration",
+    "Constraint",
     "Draft",
     "DrafterStats",
     "EngineStats",

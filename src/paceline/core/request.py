@@ -53,6 +53,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     num_logprobs: int | None = None
 
 
+class Constraint(msgspec.Struct, frozen=True, kw_only=True):
+    """The form that an output must have: `source` is written in the language that `kind` names."""
+
+    kind: str
+    source: str
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One sequence to generate.
 
@@ -69,3 +76,4 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     resumed_token_ids: list[int] = []
     speculation: SpeculationParams = SpeculationParams()
     tenant: str = ""
+    constraint: Constraint | None = None

@@ -1,8 +1,8 @@
 """Drafters guess the next tokens; each is a file or a folder here, behind the interface of `protocol`.
 
-Nothing here can change the text: the target's own rule picks every token.
+Nothing here can change the text: the target's own rule picks every token. `registry` knows all kinds by name.
 """
 
-from paceline.drafters.protocol import Drafter
+from paceline.drafters.registry import drafter_names, find_drafter_kind
 
-__all__ = ["Drafter"]
+__all__ = ["drafter_names", "find_drafter_kind"]

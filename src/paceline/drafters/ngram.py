@@ -5,7 +5,8 @@ Prompt lookup (Saxena, 2023) with an index that grows with the text, so a step c
 
 from __future__ import annotations
 
-from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.core import Draft, Plan, Sequence
+from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, Proposals
 
 _TOKEN_BITS = 24  # a token id's share of a packed n-gram
 
@@ -40,7 +41,7 @@ class NgramIndex:
         return self._packed & ((1 << _TOKEN_BITS * n) - 1)
 
 
-class NgramDrafter:
+class NgramDrafter(Drafter):
     """Looks the last `max_match` to `min_match` tokens up in the sequence's own text and proposes what followed.
 
     A copy that reaches the end of the text goes on in its own draft, so a repeating text is continued. The confidence
@@ -48,7 +49,6 @@ class NgramDrafter:
     """
 
     name = "ngram"
-    is_free = True
 
     def __init__(self, *, max_match: int = 4, min_match: int = 2) -> None:
         self._min_match = min_match
@@ -59,12 +59,14 @@ class NgramDrafter:
         """Starts an empty index; the text is taken in at the first proposal."""
         self._indexes[sequence.sequence_id] = NgramIndex(self._min_match, self._max_match)
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """Chains; empty where no suffix occurred before."""
-        return [
-            self._propose_one(sequence.token_ids, self._indexes[sequence.sequence_id], plan)
-            for sequence, plan in zip(sequences, plans, strict=True)
-        ]
+        return Proposals(
+            [
+                self._propose_one(sequence.token_ids, self._indexes[sequence.sequence_id], plan)
+                for sequence, plan in zip(sequences, plans, strict=True)
+            ]
+        )
 
     def _propose_one(self, token_ids: list[int], index: NgramIndex, plan: Plan) -> Draft:
         index.extend(token_ids)
@@ -82,9 +84,17 @@ class NgramDrafter:
             survival *= probability
         return Draft.chain(drafted, self.name, [confidence] * len(drafted)) if drafted else Draft()
 
-    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
-        """Does nothing: committed tokens are taken in at the next proposal."""
-
     def end(self, sequence: Sequence) -> None:
         """Drops the index."""
         del self._indexes[sequence.sequence_id]
+
+
+class NgramKind(DrafterKind):
+    """Goes on as the text did after the last place where it ended the same way."""
+
+    name = NgramDrafter.name
+    summary = "goes on as this text did after the last place with the same few tokens"
+
+    def build(self, parts: DrafterParts) -> NgramDrafter:
+        """Returns a drafter without texts."""
+        return NgramDrafter()

@@ -9,60 +9,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.backends.native.model import ThreadPool
-from paceline.backends.native.sampler import RowSampler
-from paceline.backends.protocol import Model
-from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.backends import Model
+from paceline.backends.first_layers import check_num_first_layers
+from paceline.config import EngineConfig
+from paceline.core import ModelConfig, Plan, Sequence
+from paceline.core.errors import ConfigError
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
-from paceline.drafters.chains.drawing import Drawing, draw
+from paceline.drafters.chains.drawing import Drawer, SequenceDraft
 from paceline.drafters.chains.growing_draft import GrowingDraft
+from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, Proposals
+from paceline.sampling.sequence_sampler import SequenceSampler
 
 
-class SharedLayersDrafter:
+class SharedLayersDrafter(Drafter):
     """Drafts chains with `first_layers`, whose KV is the target's: one pass and one sampling call for each depth.
 
-    `samplers` are the target's, by sequence id. `threads` sample (None: the calling thread alone).
+    `samplers` are the target's, by sequence id.
     """
 
     name = "shared-layers"
     is_free = False
 
-    def __init__(
-        self, first_layers: Model, samplers: Mapping[str, RowSampler], *, threads: ThreadPool | None = None
-    ) -> None:
+    def __init__(self, first_layers: Model, samplers: Mapping[str, SequenceSampler], drawer: Drawer) -> None:
         self._model = first_layers
         self._samplers = samplers
-        self._threads = threads
+        self._drawer = drawer
 
-    def begin(self, sequence: Sequence) -> None:
-        """Nothing to do."""
-
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """Drafts of up to `window` nodes, as far as the block table has slots for them; blocks for one pass of the
         first layers for each depth."""
-        drawings = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
-        active = [drawing for drawing in drawings if drawing.draft.window > 0]
+        drafts = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        active = [draft for draft in drafts if draft.growing.window > 0]
         while active:
-            batch = build_chain_batch([_last_token(drawing) for drawing in active], self._model.kv.block_size)
-            active = draw(active, self._model.forward(batch), threads=self._threads)
-        return [drawing.draft.finish(self.name) for drawing in drawings]
+            batch = build_chain_batch([_last_token(draft) for draft in active], self._model.kv.block_size)
+            active = self._drawer.draw(active, self._model.forward(batch))
+        return Proposals([draft.growing.finish(self.name) for draft in drafts])
 
-    def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
-        """Nothing to do: what was committed is in the target's KV."""
-
-    def end(self, sequence: Sequence) -> None:
-        """Nothing to do."""
-
-    def _open(self, sequence: Sequence, plan: Plan) -> Drawing:
+    def _open(self, sequence: Sequence, plan: Plan) -> SequenceDraft:
         """The last drafted token is not fed back, so it needs no slot."""
         num_slots = len(sequence.block_table) * self._model.kv.block_size
         window = max(0, min(plan.window, num_slots - len(sequence.token_ids) + 1))
         sampler = self._samplers[sequence.sequence_id]
-        return Drawing(sequence=sequence, sampler=sampler, draft=GrowingDraft(plan, window))
+        return SequenceDraft(sequence=sequence, sampler=sampler, growing=GrowingDraft(plan, window))
 
 
-def _last_token(drawing: Drawing) -> TokenRun:
+class SharedLayersKind(DrafterKind):
+    """The target's own first layers guess."""
+
+    name = SharedLayersDrafter.name
+    summary = "the model's own first layers guess; for models that were trained for it"
+    is_free = False
+    settings = ("shared_layers",)
+
+    def is_default(self, config: EngineConfig, *, has_draft_model: bool) -> bool:
+        """Where the settings say how many layers."""
+        return bool(config.shared_layers)
+
+    def enabled(self, config: EngineConfig, target: ModelConfig) -> EngineConfig:
+        """With half of the layers where the settings name no number."""
+        if config.shared_layers is not None:
+            return config
+        return config.model_copy(update={"shared_layers": target.num_layers // 2})
+
+    def check_settings(self, config: EngineConfig) -> None:
+        """Raises ConfigError where the settings do not say how many layers."""
+        if not config.shared_layers:
+            raise ConfigError("the drafter shared-layers needs to know how many layers: say so with --shared-layers")
+
+    def check(self, config: EngineConfig, target: ModelConfig) -> None:
+        """Raises ConfigError where that is all of the target's layers, or more."""
+        check_num_first_layers(target, config.shared_layers or 0)
+
+    def priced_model(self, parts: DrafterParts) -> Model:
+        """The first layers, which share weights and KV with the target."""
+        return parts.target.first_layers(parts.config.shared_layers or 0)
+
+    def build(self, parts: DrafterParts) -> SharedLayersDrafter:
+        """Returns a drafter on the target's first layers."""
+        return SharedLayersDrafter(self.priced_model(parts), parts.samplers, parts.drawer)
+
+
+def _last_token(draft: SequenceDraft) -> TokenRun:
     """The run that gives the logits after the draft, or after the text where nothing was drawn yet."""
-    token_ids, drawn = drawing.sequence.token_ids, drawing.draft.token_ids
+    token_ids, drawn = draft.sequence.token_ids, draft.growing.token_ids
     position = len(token_ids) - 1 + len(drawn)
-    return TokenRun(drawing.sequence.block_table, position, [(drawn or token_ids)[-1]], needs_logits=True)
+    return TokenRun(draft.sequence.block_table, position, [(drawn or token_ids)[-1]], needs_logits=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.backends import BLOCK_SIZE
 from paceline.config import EngineConfig
 from paceline.config.schema import DEFAULT_CONTEXT_WINDOW_SIZE
 from paceline.core import ModelConfig
@@ -33,13 +34,18 @@ def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:
         )
 
 
+def num_blocks_for(num_tokens: int) -> int:
+    """Returns how many KV blocks hold so many tokens."""
+    return -(-num_tokens // BLOCK_SIZE)
+
+
 def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int, available_bytes: int) -> int:
     """Blocks for all sequences of a full batch at full length, or as many as the memory holds.
 
     `block_size_bytes` counts what one block costs in all models together. Raises InsufficientMemoryError where not even
     one sequence of `context_size` tokens fits.
     """
-    blocks_per_sequence = -(-context_size // config.block_size)
+    blocks_per_sequence = num_blocks_for(context_size)
     limit_bytes = config.kv_cache_size_bytes or int(available_bytes * _USABLE_SHARE)
     num_blocks = min(blocks_per_sequence * config.max_batch_size, limit_bytes // block_size_bytes)
     if num_blocks < blocks_per_sequence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core import FinishReason, Output, TokenLogprob, Verdict
-from paceline.engine.request_state import Generation
+from paceline.engine.request_state import RequestState
 from paceline.engine.text_stream import Finish
 
 
@@ -18,7 +18,7 @@ class Commit:
     """What one sequence gained: tokens (`first_token_index` counts among all output tokens), their text and
     log-probabilities, and how many of them a draft had guessed."""
 
-    generation: Generation
+    state: RequestState
     first_token_index: int
     token_ids: list[int]
     text: str
@@ -28,14 +28,14 @@ class Commit:
     error: str | None = None
 
     @classmethod
-    def ended(cls, generation: Generation, finish: Finish, error: str | None = None) -> Commit:
+    def ended(cls, state: RequestState, finish: Finish, error: str | None = None) -> Commit:
         """The end of a sequence without new tokens."""
-        first = generation.sequence.num_output_tokens
-        return cls(generation, first, [], "", 0, finish=finish, error=error)
+        first = state.sequence.num_output_tokens
+        return cls(state, first, [], "", 0, finish=finish, error=error)
 
     def output(self, epoch: int) -> Output:
         """What the client is told."""
-        sequence = self.generation.sequence
+        sequence = self.state.sequence
         return Output(
             request_id=sequence.sequence_id,
             epoch=epoch,
@@ -47,49 +47,49 @@ class Commit:
             stop_reason=self.finish.stop_reason if self.finish else None,
             error=self.error,
             num_cached_tokens=sequence.num_cached_tokens,
-            speculation=self.generation.speculation,
+            speculation=self.state.speculation,
         )
 
 
-def commit_verdict(generation: Generation, verdict: Verdict) -> Commit:
+def commit_verdict(state: RequestState, verdict: Verdict) -> Commit:
     """Appends the verdict's tokens until one ends the sequence, and advances what depends on them.
 
     The KV of accepted nodes must be in place behind the sequence's tokens; that of the last token is not computed. A
     verdict with an error ends the sequence.
     """
     if verdict.error is not None:
-        return Commit.ended(generation, Finish(FinishReason.ERROR), f"the model gave no next token: {verdict.error}")
-    sequence = generation.sequence
+        return Commit.ended(state, Finish(FinishReason.ERROR), f"the model gave no next token: {verdict.error}")
+    sequence = state.sequence
     first_token_index = sequence.num_output_tokens
-    token_ids, text, finish = _append(generation, verdict)
+    token_ids, text, finish = _append(state, verdict)
     num_accepted = min(len(verdict.path), len(token_ids))
     sequence.num_computed_tokens += num_accepted
-    _count(generation, verdict, num_accepted)
+    _count(state, verdict, num_accepted)
     if finish is None:
-        generation.sampler.append(token_ids)
+        state.sampler.append(token_ids)
     has_logprobs = sequence.request.sampling.num_logprobs is not None
     logprobs = list(verdict.logprobs[: len(token_ids)]) if has_logprobs else None
-    return Commit(generation, first_token_index, token_ids, text, num_accepted, logprobs, finish)
+    return Commit(state, first_token_index, token_ids, text, num_accepted, logprobs, finish)
 
 
-def _append(generation: Generation, verdict: Verdict) -> tuple[list[int], str, Finish | None]:
+def _append(state: RequestState, verdict: Verdict) -> tuple[list[int], str, Finish | None]:
     token_ids: list[int] = []
     text = ""
     for token_id in verdict.committed:
         token_ids.append(token_id)
-        generation.sequence.token_ids.append(token_id)
-        progress = generation.stream.push(token_id)
+        state.sequence.token_ids.append(token_id)
+        progress = state.stream.push(token_id)
         text += progress.text
         if progress.finish is not None:
             return token_ids, text, progress.finish
     return token_ids, text, None
 
 
-def _count(generation: Generation, verdict: Verdict, num_accepted: int) -> None:
-    sequence = generation.sequence
+def _count(state: RequestState, verdict: Verdict, num_accepted: int) -> None:
+    sequence = state.sequence
     sequence.num_steps += 1
     sequence.num_draft_tokens += verdict.num_drafted
     sequence.num_accepted_tokens += num_accepted
     if verdict.num_drafted:
-        drafted, accepted = generation.by_drafter.get(verdict.drafter, (0, 0))
-        generation.by_drafter[verdict.drafter] = (drafted + verdict.num_drafted, accepted + num_accepted)
+        drafted, accepted = state.by_drafter.get(verdict.drafter, (0, 0))
+        state.by_drafter[verdict.drafter] = (drafted + verdict.num_drafted, accepted + num_accepted)

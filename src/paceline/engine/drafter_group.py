@@ -8,42 +8,45 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
-from paceline.controller.protocol import Offer
+from paceline.controller import Offer
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.core.draft_tree import best_first, cut
-from paceline.drafters.protocol import CatchingUpDrafter, Drafter, PassCountingDrafter
+from paceline.drafters.protocol import Drafter, Proposals
 
 NO_DRAFT = Draft()
 
 _logger = logging.getLogger(__name__)
 
 
-class DrafterGroup:
-    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them.
+@dataclass(slots=True)
+class DraftingCosts:
+    """What drafting took in one step: the seconds of each drafter, and the rows of the passes of those whose model's
+    passes are counted."""
 
-    `seconds` is what each of them took to propose since `reset_counts`, `passes` the rows of their models' passes.
-    """
+    seconds: dict[str, float] = field(default_factory=dict)
+    pass_rows: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, drafter: str, seconds: float, proposals: Proposals | None) -> None:
+        """Counts one call of a drafter."""
+        self.seconds[drafter] = self.seconds.get(drafter, 0.0) + seconds
+        if proposals is not None and proposals.pass_rows is not None:
+            self.pass_rows[drafter] = proposals.pass_rows
+
+
+class DrafterGroup:
+    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them."""
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
         self._drafters = {drafter.name: drafter for drafter in drafters}
-        # Asked once: the test for a protocol takes as long as a draft of the suffix drafter.
-        self._readers = {name: one for name, one in self._drafters.items() if isinstance(one, CatchingUpDrafter)}
-        self._counters = {name: one for name, one in self._drafters.items() if isinstance(one, PassCountingDrafter)}
         self._followed: dict[Sequence, None] = {}
-        self.seconds: dict[str, float] = {}
-        self.passes: dict[str, list[int]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The drafters that work."""
         return tuple(self._drafters)
-
-    def reset_counts(self) -> None:
-        """Starts to count anew."""
-        self.seconds = {}
-        self.passes = {}
 
     def follow(self, running: list[Sequence]) -> None:
         """Begins the sequences that are new among the running ones and ends those that are gone."""
@@ -56,9 +59,9 @@ class DrafterGroup:
         for drafter in list(self._drafters.values()):
             self._guard(drafter, partial(_exchange, drafter, gone, new))
 
-    def offers(self, sequences: list[Sequence], windows: list[int]) -> list[Offer]:
+    def offers(self, sequences: list[Sequence], windows: list[int], costs: DraftingCosts) -> list[Offer]:
         """What each sequence can have, within its window: the drafts of the free drafters, the likeliest nodes of a
-        tree first, and of the other drafters that have room for it what they have yet to read."""
+        tree first, and of the other drafters that have room for it what they have yet to read. Adds to `costs`."""
         if not sequences:
             return []
         drafts: list[list[Draft]] = [[] for _ in sequences]
@@ -66,7 +69,7 @@ class DrafterGroup:
         for drafter in list(self._drafters.values()):
             if drafter.is_free:
                 plans = [Plan(drafter.name, window) for window in windows]
-                for own, draft in zip(drafts, self._propose(drafter, sequences, plans), strict=True):
+                for own, draft in zip(drafts, self._propose(drafter, sequences, plans, costs), strict=True):
                     if len(draft) > 0:
                         own.append(best_first(draft))
                 continue
@@ -75,12 +78,15 @@ class DrafterGroup:
                     counts[drafter.name] = count
         return [Offer(window, tuple(own), counts) for window, own, counts in zip(windows, drafts, missed, strict=True)]
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer]) -> list[Draft]:
-        """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named."""
+    def propose(
+        self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer], costs: DraftingCosts
+    ) -> list[Draft]:
+        """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named. Adds to
+        `costs`."""
         drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         for drafter in [drafter for drafter in self._drafters.values() if not drafter.is_free]:
             indices = [i for i, plan in enumerate(plans) if plan.drafter == drafter.name and plan.window > 0]
-            chosen = self._propose(drafter, [sequences[i] for i in indices], [plans[i] for i in indices])
+            chosen = self._propose(drafter, [sequences[i] for i in indices], [plans[i] for i in indices], costs)
             for index, draft in zip(indices, chosen, strict=True):
                 drafts[index] = draft
         return drafts
@@ -91,25 +97,23 @@ class DrafterGroup:
             self._guard(drafter, partial(drafter.observe, sequences, verdicts))
 
     def _num_missed(self, drafter: Drafter, sequences: list[Sequence]) -> list[int | None]:
-        reader = self._readers.get(drafter.name)
-        if reader is None:
-            return [0] * len(sequences)
         counts: list[int | None] = []
-        self._guard(drafter, lambda: counts.extend([reader.num_missed(sequence) for sequence in sequences]))
+        self._guard(drafter, lambda: counts.extend([drafter.num_missed(sequence) for sequence in sequences]))
         return counts or [None] * len(sequences)
 
-    def _propose(self, drafter: Drafter, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def _propose(
+        self, drafter: Drafter, sequences: list[Sequence], plans: list[Plan], costs: DraftingCosts
+    ) -> list[Draft]:
         if not sequences:
             return []
-        drafts: list[Draft] = []
+        found: list[Proposals] = []
         start_s = time.perf_counter()
-        self._guard(drafter, lambda: drafts.extend(drafter.propose(sequences, plans)))
-        self.seconds[drafter.name] = self.seconds.get(drafter.name, 0.0) + time.perf_counter() - start_s
-        if drafter.name in self._counters:
-            self.passes[drafter.name] = self._counters[drafter.name].passes
-        if len(drafts) != len(sequences):
+        self._guard(drafter, lambda: found.append(drafter.propose(sequences, plans)))
+        proposals = found[0] if found else None
+        costs.add(drafter.name, time.perf_counter() - start_s, proposals)
+        if proposals is None or len(proposals.drafts) != len(sequences):
             return [NO_DRAFT] * len(sequences)
-        return [cut(draft, plan.window) for draft, plan in zip(drafts, plans, strict=True)]
+        return [cut(draft, plan.window) for draft, plan in zip(proposals.drafts, plans, strict=True)]
 
     def _guard(self, drafter: Drafter, call: Callable[[], None]) -> None:
         try:

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Integral
-from typing import Self, get_args
+from typing import Self
 
 from paceline import core
-from paceline.backends.native.sampler import RowSampler
-from paceline.config import DrafterName, EngineConfig
+from paceline.config import EngineConfig
 from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, SpeculationParams
 from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
+from paceline.drafters import drafter_names
 from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.assembly import load_engine_parts
 from paceline.engine.capacity import context_window_size
@@ -26,12 +26,15 @@ from paceline.engine.commit import Commit
 from paceline.engine.completion import Completion
 from paceline.engine.drafter_group import DrafterGroup
 from paceline.engine.parts import EngineParts
-from paceline.engine.request_state import Generation
+from paceline.engine.request_state import RequestState
 from paceline.engine.scheduler import Scheduler, StepLimits
 from paceline.engine.step import Stepper
 from paceline.engine.text_stream import Finish, TextStream
+from paceline.engine.verifier import Verifier
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
 from paceline.sampling import RequestLimits, check_request
+from paceline.sampling.constraints import Constraints
+from paceline.sampling.sequence_sampler import SequenceSampler
 from paceline.tokenizer import Tokenizer
 
 
@@ -54,17 +57,24 @@ class Engine:
     def _assemble(self, config: EngineConfig, parts: EngineParts) -> None:
         self.config = config
         self._parts = parts
-        names = {*get_args(DrafterName), *(drafter.name for drafter in parts.drafters)}
+        names = {*drafter_names(), *(drafter.name for drafter in parts.drafters)}
         self._limits = RequestLimits(
             parts.target.config.vocab_size, context_window_size(config, parts.target.config), frozenset(names)
         )
         self._acceptance = AcceptanceStats()
         self._scheduler = _build_scheduler(config, parts, self._limits.context_window_size)
         self._drafters = DrafterGroup(parts.drafters)
+        self._constraints = Constraints(parts.constraints, parts.tokenizer)
         self._stepper = Stepper(
-            self._scheduler, parts.controller, self._drafters, parts.target, parts.verifier, self._acceptance
+            scheduler=self._scheduler,
+            controller=parts.controller,
+            drafters=self._drafters,
+            target=parts.target,
+            verifier=parts.verifier or Verifier(parts.sampler),
+            acceptance=self._acceptance,
+            vocab_size=self._limits.vocab_size,
         )
-        self._generations: dict[str, Generation] = {}
+        self._states: dict[str, RequestState] = {}
         self._mailboxes: dict[str, deque[Output]] = {}
         self._unclaimed: list[Output] = []
         self._local_ids = (f"local-{number}" for number in count())
@@ -81,11 +91,6 @@ class Engine:
     def model_name(self) -> str:
         """The target's catalog or file name."""
         return self._parts.model_name
-
-    @property
-    def draft_model_name(self) -> str | None:
-        """The draft model's name, None without one."""
-        return self._parts.draft_model_name
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
@@ -113,20 +118,20 @@ class Engine:
         Where its resumed tokens already end it, the next `step` says so.
         """
         request = check_request(request, self._limits)
-        if request.request_id in self._generations:
+        if request.request_id in self._states:
             raise InvalidRequestError(f"request id {request.request_id} is in use; choose another", "request_id")
-        generation, finish = self._begin(request)
-        self._generations[request.request_id] = generation
-        self._parts.samplers[request.request_id] = generation.sampler
-        self._scheduler.add(generation)
+        state, finish = self._begin(request)
+        self._states[request.request_id] = state
+        self._parts.samplers[request.request_id] = state.sampler
+        self._scheduler.add(state)
         if finish is not None:
-            self._end(generation, finish)
+            self._end(state, finish)
 
     def abort(self, request_id: str) -> None:
         """Ends a request, whose last output then has the finish reason `abort`; an unknown id is no error."""
-        generation = self._generations.get(request_id)
-        if generation is not None:
-            self._end(generation, Finish(FinishReason.ABORT))
+        state = self._states.get(request_id)
+        if state is not None:
+            self._end(state, Finish(FinishReason.ABORT))
 
     def step(self) -> list[Output]:
         """Advances all requests by one forward pass of the target; the news of those that came through `add`."""
@@ -155,7 +160,7 @@ class Engine:
         try:
             for request in requests:
                 self.add(request)
-            while any(request.request_id in self._generations for request in requests):
+            while any(request.request_id in self._states for request in requests):
                 self._advance()
         finally:
             for request_id in outputs:
@@ -176,7 +181,7 @@ class Engine:
         outputs = self._mailboxes[request.request_id] = deque()
         try:
             self.add(request)
-            while outputs or request.request_id in self._generations:
+            while outputs or request.request_id in self._states:
                 while outputs:
                     yield outputs.popleft()
                 self._advance()
@@ -226,13 +231,13 @@ class Engine:
     ) -> Request:
         token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
         return Request(
-            request_id=next(name for name in self._local_ids if name not in self._generations),
+            request_id=next(name for name in self._local_ids if name not in self._states),
             prompt_token_ids=token_ids,
             sampling=sampling or SamplingParams(),
             speculation=speculation or SpeculationParams(),
         )
 
-    def _begin(self, request: Request) -> tuple[Generation, Finish | None]:
+    def _begin(self, request: Request) -> tuple[RequestState, Finish | None]:
         """The request's state after its resumed tokens, whose text was shown before, and the end if they reached it."""
         sampling = request.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
@@ -240,14 +245,19 @@ class Engine:
         room = self.context_window_size - sequence.num_prompt_tokens
         max_output_tokens = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         stream = TextStream(request, self.tokenizer, max_output_tokens)
-        banned = self.tokenizer.eos_token_ids.union(sampling.stop_token_ids)
-        sampler = RowSampler.for_sequence(sequence, vocab_size=self.vocab_size, banned_token_ids=banned)
-        generation = Generation(sequence, stream, sampler, sequence.num_prompt_tokens + max_output_tokens)
+        sampler = SequenceSampler.begin(
+            self._parts.sampler,
+            sequence,
+            vocab_size=self.vocab_size,
+            ending_token_ids=self.tokenizer.eos_token_ids.union(sampling.stop_token_ids),
+            constraint=self._constraints.begin(request.constraint),
+        )
+        state = RequestState(sequence, stream, sampler, sequence.num_prompt_tokens + max_output_tokens)
         for token_id in request.resumed_token_ids:
             progress = stream.push(token_id)
             if progress.finish is not None:
-                return generation, progress.finish
-        return generation, None
+                return state, progress.finish
+        return state, None
 
     def _advance(self) -> None:
         if not self._scheduler.has_unfinished:
@@ -264,15 +274,15 @@ class Engine:
         while self._forgotten_in_step:
             self._forget(self._forgotten_in_step.pop())
 
-    def _end(self, generation: Generation, finish: Finish) -> None:
-        self._scheduler.finish(generation, finish.reason)
-        self._deliver(Commit.ended(generation, finish))
+    def _end(self, state: RequestState, finish: Finish) -> None:
+        self._scheduler.finish(state, finish.reason)
+        self._deliver(Commit.ended(state, finish))
 
     def _deliver(self, commit: Commit) -> None:
         output = commit.output(self.config.epoch)
         self._mailboxes.get(output.request_id, self._unclaimed).append(output)
         if commit.finish is not None:
-            del self._generations[output.request_id]
+            del self._states[output.request_id]
             del self._parts.samplers[output.request_id]
 
     def _forget(self, request_id: str) -> None:

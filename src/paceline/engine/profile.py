@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,15 +20,10 @@ import msgspec
 import numpy as np
 
 import paceline
-from paceline.backends.native.model import NativeModel, kernel_identity
-from paceline.backends.protocol import Model
+from paceline.backends import BLOCK_SIZE, Backend, Model
 from paceline.checkpoint.atomic_file import write_atomically
-from paceline.config import DrafterName, EngineConfig
 from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
-from paceline.core import Batch
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
-from paceline.engine.capacity import context_window_size
-from paceline.machine.cores import cpu_name
 
 TARGET_ROWS = (1, 2, 4, 8, 12, 16, 32)
 SEQUENCE_COUNTS = (1, 2, 4, 8, 16)
@@ -38,7 +31,6 @@ TIME_LIMIT_S = 2.5
 _FIRST_ROUNDS = 6
 _ENOUGH_ROUNDS = 12
 _MOST_CONTEXT = 1008
-_BLOCK = 16
 _NUM_READ = 32
 _FEWEST = 2
 _FIRST_TOKEN = 16
@@ -93,6 +85,7 @@ class ModelProfile:
 
     def __init__(
         self,
+        backend: Backend,
         model: Model,
         num_positions: int,
         known: PassTimes,
@@ -100,6 +93,7 @@ class ModelProfile:
         is_target: bool,
         has_own_kv: bool = True,
     ) -> None:
+        self._backend = backend
         self._model = model
         self._cases = pass_cases(num_positions, is_target=is_target)
         self._num_read = min(_NUM_READ, num_positions)
@@ -120,8 +114,10 @@ class ModelProfile:
                 return
             self._best[case] = min(self._pass_s(*case), self._best.get(case, math.inf))
         if self._is_reader:
-            batch = build_chain_batch(_chain(0, self._token_ids(_FIRST_TOKEN, self._num_read)), _BLOCK)
-            self._read_s = min(self._read_s, _seconds(self._model, batch) * _NUM_READ / self._num_read)
+            batch = build_chain_batch(_chain(0, self._token_ids(_FIRST_TOKEN, self._num_read)), BLOCK_SIZE)
+            self._read_s = min(
+                self._read_s, self._backend.measure_pass_s(self._model, batch) * _NUM_READ / self._num_read
+            )
 
     def times(self) -> PassTimes:
         """The best of all rounds. A text that there was no time to read is read token by token."""
@@ -136,8 +132,9 @@ class ModelProfile:
             runs = _chain(context, self._token_ids(_FIRST_TARGET_TOKEN, count))
         else:
             runs = _singles(context, self._token_ids(_FIRST_TOKEN, count))
-        batch = build_chain_batch(runs, _BLOCK)
-        return _seconds(self._model, replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32)))
+        batch = build_chain_batch(runs, BLOCK_SIZE)
+        batch = replace(batch, logit_rows=np.arange(batch.num_rows, dtype=np.int32))
+        return self._backend.measure_pass_s(self._model, batch)
 
     def _token_ids(self, first: int, count: int) -> list[int]:
         return [token_id % self._model.config.vocab_size for token_id in range(first, first + count)]
@@ -147,7 +144,7 @@ def pass_cases(num_positions: int, *, is_target: bool) -> list[tuple[int, int]]:
     """The (rows, context) of the passes to measure of a model with so many positions: a target's rows follow one
     another, a draft model's are of one sequence each. Behind a context are 1 and 8 of them."""
     counts = [count for count in TARGET_ROWS if count <= num_positions] if is_target else SEQUENCE_COUNTS
-    context = min(_MOST_CONTEXT, (num_positions - TARGET_ROWS[-1]) // _BLOCK * _BLOCK)
+    context = min(_MOST_CONTEXT, (num_positions - TARGET_ROWS[-1]) // BLOCK_SIZE * BLOCK_SIZE)
     return [(count, 0) for count in counts] + ([(1, context), (8, context)] if context > 0 else [])
 
 
@@ -172,8 +169,9 @@ def without_disturbance(seconds: Sequence[float]) -> tuple[float, ...]:
 
 
 def profile(
-    target: NativeModel,
-    drafters: Mapping[DrafterName, Model],
+    backend: Backend,
+    target: Model,
+    drafters: Mapping[str, Model],
     context_window_size: int,
     known: ProfileTimes,
     num_rounds: int,
@@ -186,6 +184,7 @@ def profile(
     end_s = time.perf_counter() + time_limit_s
     drafter_profiles = {
         name: ModelProfile(
+            backend,
             model,
             _num_positions(model, context_window_size),
             known.drafters.get(name, PassTimes()),
@@ -195,7 +194,7 @@ def profile(
         for name, model in drafters.items()
     }
     num_positions = _num_positions(target, context_window_size)
-    target_profile = ModelProfile(target, num_positions, known.target, is_target=True)
+    target_profile = ModelProfile(backend, target, num_positions, known.target, is_target=True)
     num_done = 0
     while num_done < num_rounds and (num_done == 0 or time.perf_counter() < end_s):
         for model_profile in (*drafter_profiles.values(), target_profile):
@@ -207,22 +206,24 @@ def profile(
 
 def cached_profile(
     directory: Path,
-    identities: tuple[str, ...],
-    config: EngineConfig,
-    target: NativeModel,
-    drafters: Mapping[DrafterName, Model],
+    conditions: tuple[object, ...],
+    context_window_size: int,
+    backend: Backend,
+    target: Model,
+    drafters: Mapping[str, Model],
 ) -> StepCosts:
     """The profile of earlier starts under the same conditions, with a round more until there are enough, or a new one;
     it is kept.
 
-    `identities` are those of the model files. A cache that cannot be read or written is no error, but is logged.
+    `conditions` are all that the times depend on besides the arguments: files, backend, settings. A cache that cannot
+    be read or written is no error, but is logged.
     """
-    path = directory / "profiles" / f"{_key(identities, config, target, drafters)}.json"
+    path = directory / "profiles" / f"{_key(conditions, context_window_size, target, drafters)}.json"
     known = _read(path)
     if known.num_rounds >= _ENOUGH_ROUNDS:
         return known.costs()
     num_rounds = 1 if known.num_rounds else _FIRST_ROUNDS
-    times = profile(target, drafters, context_window_size(config, target.config), known, num_rounds)
+    times = profile(backend, target, drafters, context_window_size, known, num_rounds)
     try:
         write_atomically(path, msgspec.json.encode(times))
         _remove_oldest(path.parent)
@@ -248,32 +249,21 @@ def _remove_oldest(directory: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _key(
-    identities: tuple[str, ...], config: EngineConfig, target: NativeModel, drafters: Mapping[DrafterName, Model]
-) -> str:
+def _key(conditions: tuple[object, ...], context_window_size: int, target: Model, drafters: Mapping[str, Model]) -> str:
     """Of everything that the times depend on."""
-    window = context_window_size(config, target.config)
     parts = (
         _FORMAT,
         paceline.__version__,
-        kernel_identity(),
-        (*identities, *drafters),
-        pass_cases(_num_positions(target, window), is_target=True),
-        [pass_cases(_num_positions(model, window), is_target=False) for model in drafters.values()],
-        target.instruction_set,
-        target.threads.num_threads,
-        config.kv_cache_type,
-        config.draft_vocab_size,
-        config.draft_weight_bits,
-        config.activation_bits,
-        config.shared_layers,
-        (platform.node(), cpu_name(), len(os.sched_getaffinity(0))),
+        conditions,
+        tuple(drafters),
+        pass_cases(_num_positions(target, context_window_size), is_target=True),
+        [pass_cases(_num_positions(model, context_window_size), is_target=False) for model in drafters.values()],
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 def _num_blocks() -> int:
-    return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // _BLOCK) + SEQUENCE_COUNTS[-1]
+    return -(-(_MOST_CONTEXT + TARGET_ROWS[-1]) // BLOCK_SIZE) + SEQUENCE_COUNTS[-1]
 
 
 def _chain(context: int, token_ids: list[int]) -> list[TokenRun]:
@@ -282,14 +272,8 @@ def _chain(context: int, token_ids: list[int]) -> list[TokenRun]:
 
 def _singles(context: int, token_ids: list[int]) -> list[TokenRun]:
     """Sequences that share all but their last block."""
-    shared = list(range(context // _BLOCK))
+    shared = list(range(context // BLOCK_SIZE))
     return [
         TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)
         for index, token_id in enumerate(token_ids)
     ]
-
-
-def _seconds(model: Model, batch: Batch) -> float:
-    start_s = time.perf_counter()
-    model.forward(batch)
-    return time.perf_counter() - start_s

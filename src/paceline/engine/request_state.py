@@ -1,4 +1,4 @@
-"""`Generation`: everything the engine holds for one request beside its plain `Sequence`.
+"""`RequestState`: everything the engine holds for one request beside its plain `Sequence`.
 
 Drafters and verifier see the `Sequence` alone; text, stop tests, the sampler and block hashes stay here.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paceline.backends.native.sampler import RowSampler
 from paceline.core import Sequence, SpeculationMode, SpeculationStats
 from paceline.core.draft import NO_ROOM
 from paceline.engine.text_stream import TextStream
+from paceline.sampling.sequence_sampler import SequenceSampler
 
 
 @dataclass(slots=True, eq=False)
-class Generation:
+class RequestState:
     """One request in the engine.
 
     `max_length` is the number of tokens, prompt included, at which it ends for length. `block_hashes` are those of the
@@ -24,7 +24,7 @@ class Generation:
 
     sequence: Sequence
     stream: TextStream
-    sampler: RowSampler
+    sampler: SequenceSampler
     max_length: int
     block_hashes: list[bytes] = field(default_factory=list)
     num_preemptions: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core import Sequence
-from paceline.engine.request_state import Generation
+from paceline.engine.request_state import RequestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class ScheduledSequence:
     `reaches_end`: the rows include the last token, so that the next one can be sampled.
     """
 
-    generation: Generation
+    state: RequestState
     num_rows: int
     reaches_end: bool
     max_window: int
@@ -24,7 +24,7 @@ class ScheduledSequence:
     @property
     def sequence(self) -> Sequence:
         """The plain sequence."""
-        return self.generation.sequence
+        return self.state.sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from paceline.controller.protocol import usable_window
 from paceline.core import FinishReason, Sequence, SequenceStatus, Verdict
 from paceline.engine.commit import Commit, commit_verdict
-from paceline.engine.request_state import Generation
+from paceline.engine.request_state import RequestState
 from paceline.engine.schedule import Schedule, ScheduledSequence
 from paceline.engine.text_stream import Finish
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache, PrefixMatch
@@ -51,8 +51,8 @@ class Scheduler:
         self.prefix_cache = prefix_cache
         self.counters = SchedulerCounters()
         self._limits = limits
-        self._waiting: deque[Generation] = deque()
-        self._running: list[Generation] = []
+        self._waiting: deque[RequestState] = deque()
+        self._running: list[RequestState] = []
 
     @property
     def num_waiting(self) -> int:
@@ -62,29 +62,29 @@ class Scheduler:
     @property
     def running(self) -> list[Sequence]:
         """Sequences with blocks, oldest first."""
-        return [generation.sequence for generation in self._running]
+        return [state.sequence for state in self._running]
 
     @property
     def has_unfinished(self) -> bool:
         """Whether any sequence waits or runs."""
         return bool(self._waiting or self._running)
 
-    def add(self, generation: Generation) -> None:
+    def add(self, state: RequestState) -> None:
         """Puts a new sequence at the end of the queue."""
-        self._waiting.append(generation)
+        self._waiting.append(state)
 
-    def finish(self, generation: Generation, reason: FinishReason) -> None:
+    def finish(self, state: RequestState, reason: FinishReason) -> None:
         """Takes a sequence out and frees its blocks; what it computed stays in the prefix cache until evicted.
 
         To be called between two steps.
         """
-        if generation.sequence.status is SequenceStatus.RUNNING:
-            self._running.remove(generation)
-            self._release(generation)
+        if state.sequence.status is SequenceStatus.RUNNING:
+            self._running.remove(state)
+            self._release(state)
         else:
-            self._waiting.remove(generation)
-        generation.sequence.status = SequenceStatus.FINISHED
-        generation.sequence.finish_reason = reason
+            self._waiting.remove(state)
+        state.sequence.status = SequenceStatus.FINISHED
+        state.sequence.finish_reason = reason
 
     def schedule(self) -> Schedule:
         """The next step's rows; preempts or admits sequences as blocks allow."""
@@ -102,44 +102,44 @@ class Scheduler:
         for item in schedule.scheduled:
             item.sequence.num_computed_tokens += item.num_rows
         commits = [
-            self._commit_one(item.generation, verdict) for item, verdict in zip(schedule.sampled, verdicts, strict=True)
+            self._commit_one(item.state, verdict) for item, verdict in zip(schedule.sampled, verdicts, strict=True)
         ]
         for item in schedule.scheduled:
-            self._settle_blocks(item.generation)
+            self._settle_blocks(item.state)
         for commit in commits:
             if commit.finish is not None:
-                self.finish(commit.generation, commit.finish.reason)
+                self.finish(commit.state, commit.finish.reason)
         return commits
 
     def check_integrity(self) -> None:
         """Raises RuntimeError unless blocks, tables and prefix cache agree."""
-        self.blocks.check_integrity(generation.sequence.block_table for generation in self._running)
+        self.blocks.check_integrity(state.sequence.block_table for state in self._running)
         self.prefix_cache.check_integrity()
-        if any(generation.sequence.block_table for generation in self._waiting):
+        if any(state.sequence.block_table for state in self._waiting):
             raise RuntimeError("a waiting sequence holds KV blocks")
 
     def _reserve_last_tokens(self) -> None:
         """Makes room for the last token of every running sequence, oldest first, at the expense of the youngest."""
-        for generation in list(self._running):
-            sequence = generation.sequence
+        for state in list(self._running):
+            sequence = state.sequence
             while sequence.status is SequenceStatus.RUNNING:
                 if self.blocks.can_grow(sequence.block_table, len(sequence.token_ids)):
                     self.blocks.grow(sequence.block_table, len(sequence.token_ids))
                     break
                 self._preempt(self._running[-1])
 
-    def _preempt(self, generation: Generation) -> None:
-        self._running.remove(generation)
-        self._release(generation)
-        generation.sequence.status = SequenceStatus.WAITING
-        generation.num_preemptions += 1
+    def _preempt(self, state: RequestState) -> None:
+        self._running.remove(state)
+        self._release(state)
+        state.sequence.status = SequenceStatus.WAITING
+        state.num_preemptions += 1
         self.counters.num_preemptions += 1
-        self._waiting.appendleft(generation)
+        self._waiting.appendleft(state)
 
-    def _release(self, generation: Generation) -> None:
-        self.blocks.trim(generation.sequence.block_table, 0)
-        generation.sequence.num_computed_tokens = 0
-        generation.block_hashes = []
+    def _release(self, state: RequestState) -> None:
+        self.blocks.trim(state.sequence.block_table, 0)
+        state.sequence.num_computed_tokens = 0
+        state.block_hashes = []
 
     def _admit(self) -> None:
         """Starts waiting sequences, in order, while the step has prompt rows left and the next one's tokens fit."""
@@ -149,12 +149,12 @@ class Scheduler:
                 return
             backlog += self._running[-1].sequence.num_uncomputed_tokens
 
-    def _try_start(self, generation: Generation) -> bool:
+    def _try_start(self, state: RequestState) -> bool:
         """Moves the head of the queue to the running set, with blocks for all its tokens; False if it must wait.
 
         One block for each running sequence is left free, so that the newcomer is not preempted at once.
         """
-        sequence = generation.sequence
+        sequence = state.sequence
         match = self.prefix_cache.lookup(sequence.token_ids, sequence.request.tenant)
         if self._is_prefix_on_its_way(sequence, match):
             return False
@@ -164,7 +164,7 @@ class Scheduler:
             self.blocks.trim(table, 0)
             return False
         self.blocks.grow(table, len(sequence.token_ids))
-        self._start(generation, table, match)
+        self._start(state, table, match)
         return True
 
     def _is_prefix_on_its_way(self, sequence: Sequence, match: PrefixMatch) -> bool:
@@ -176,57 +176,57 @@ class Scheduler:
         own = [other for other in self.running if other.request.tenant == tenant]
         return any(other.num_computed_tokens < end and other.token_ids[:end] == beginning for other in own)
 
-    def _start(self, generation: Generation, table: list[int], match: PrefixMatch) -> None:
+    def _start(self, state: RequestState, table: list[int], match: PrefixMatch) -> None:
         sequence = self._waiting.popleft().sequence
         sequence.block_table = table
         sequence.num_computed_tokens = len(match.block_ids) * self.blocks.block_size
         sequence.status = SequenceStatus.RUNNING
-        generation.block_hashes = match.hashes
-        if generation.num_preemptions == 0:
+        state.block_hashes = match.hashes
+        if state.num_preemptions == 0:
             sequence.num_cached_tokens = min(sequence.num_computed_tokens, sequence.num_prompt_tokens)
             self.counters.num_prefix_query_tokens += sequence.num_prompt_tokens
             self.counters.num_prefix_hit_tokens += sequence.num_cached_tokens
-        self._running.append(generation)
+        self._running.append(state)
 
     def _share_rows(self) -> Schedule:
         prompt_rows = self._limits.prefill_chunk_size
         scheduled = []
-        for generation in self._running:
-            num_uncomputed = generation.sequence.num_uncomputed_tokens
+        for state in self._running:
+            num_uncomputed = state.sequence.num_uncomputed_tokens
             if num_uncomputed == 1:
-                scheduled.append(ScheduledSequence(generation, 1, True, self._reserve_window(generation)))
+                scheduled.append(ScheduledSequence(state, 1, True, self._reserve_window(state)))
             elif prompt_rows > 0:
                 num_rows = min(num_uncomputed, prompt_rows)
                 prompt_rows -= num_rows
-                scheduled.append(ScheduledSequence(generation, num_rows, num_rows == num_uncomputed, 0))
+                scheduled.append(ScheduledSequence(state, num_rows, num_rows == num_uncomputed, 0))
         max_rows = self._limits.prefill_chunk_size + self._limits.max_batch_size
         return Schedule.of(scheduled, max_rows)
 
-    def _reserve_window(self, generation: Generation) -> int:
+    def _reserve_window(self, state: RequestState) -> int:
         """Takes blocks for the draft nodes that can still be of use; fewer where blocks are short."""
-        wanted = usable_window(generation.sequence, self._limits.num_speculative_tokens)
-        table, length = generation.sequence.block_table, len(generation.sequence.token_ids)
+        wanted = usable_window(state.sequence, self._limits.num_speculative_tokens)
+        table, length = state.sequence.block_table, len(state.sequence.token_ids)
         num_slots = (len(table) + self.blocks.num_free_blocks) * self.blocks.block_size
-        window = max(0, min(wanted, generation.max_window, num_slots - length))
+        window = max(0, min(wanted, state.max_window, num_slots - length))
         self.blocks.grow(table, length + window)
         return window
 
-    def _commit_one(self, generation: Generation, verdict: Verdict) -> Commit:
+    def _commit_one(self, state: RequestState, verdict: Verdict) -> Commit:
         try:
-            commit = commit_verdict(generation, verdict)
+            commit = commit_verdict(state, verdict)
         except Exception as error:
-            _logger.exception("request %s ends with an error", generation.sequence.sequence_id)
-            return Commit.ended(generation, Finish(FinishReason.ERROR), f"internal error: {error}")
+            _logger.exception("request %s ends with an error", state.sequence.sequence_id)
+            return Commit.ended(state, Finish(FinishReason.ERROR), f"internal error: {error}")
         if commit.error is not None:
-            _logger.error("request %s ends with an error: %s", generation.sequence.sequence_id, commit.error)
+            _logger.error("request %s ends with an error: %s", state.sequence.sequence_id, commit.error)
         return commit
 
-    def _settle_blocks(self, generation: Generation) -> None:
+    def _settle_blocks(self, state: RequestState) -> None:
         """Gives back what rejected draft nodes took, and lets others find the blocks that are full now."""
-        sequence = generation.sequence
+        sequence = state.sequence
         self.blocks.trim(sequence.block_table, len(sequence.token_ids))
         self.prefix_cache.commit(
-            generation.block_hashes,
+            state.block_hashes,
             sequence.token_ids,
             sequence.block_table,
             sequence.num_computed_tokens,

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from paceline.backends.protocol import Model
 from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
-from paceline.core import Draft, Float32Array, Plan, Sequence, Verdict
+from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.engine.acceptance_stats import AcceptanceStats
-from paceline.engine.batch_builder import StepBatch, build_batch, compaction_moves
+from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.commit import Commit
-from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup
+from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup, DraftingCosts
 from paceline.engine.schedule import Schedule
 from paceline.engine.scheduler import Scheduler
-from paceline.engine.verifier import Verifier
+from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Stepper:
     target: Model
     verifier: Verifier
     acceptance: AcceptanceStats
+    vocab_size: int
 
     def step(self) -> list[Commit]:
         """Advances every running sequence: by a chunk of its prompt, or by one token and what its draft guessed right.
@@ -42,8 +43,9 @@ class Stepper:
         drafting = self._draft(schedule)
         drafts = drafting.of_all(schedule)
         step_batch = build_batch(schedule.scheduled, drafts, self.target.kv.block_size)
+        checks = self._prepare_checks(schedule, drafts)
         logits = self.target.forward(step_batch.batch)
-        verdicts = self._verify(schedule, drafts, step_batch, logits)
+        verdicts = self.verifier.verify(checks, logits, step_batch.first_logit_rows)
         commits = self._commit(schedule, verdicts)
         self._observe(schedule, drafting, verdicts, time.perf_counter() - start_s)
         return commits
@@ -53,28 +55,25 @@ class Stepper:
         items = schedule.drafting
         sequences = [item.sequence for item in items]
         windows = [item.max_window for item in items]
-        self.drafters.reset_counts()
-        offers = self.drafters.offers(sequences, windows)
+        costs = DraftingCosts()
+        offers = self.drafters.offers(sequences, windows, costs)
         room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
         plans = [
             plan.with_window(min(plan.window, window))
             for plan, window in zip(self.controller.plan(sequences, offers, room), windows, strict=True)
         ]
-        drafts = self.drafters.propose(sequences, plans, offers)
+        drafts = self.drafters.propose(sequences, plans, offers, costs)
         for item, plan in zip(items, plans, strict=True):
-            item.generation.reason = plan.reason
-        return _Drafting(sequences, offers, plans, drafts, room)
+            item.state.reason = plan.reason
+        return _Drafting(sequences, offers, plans, drafts, room, costs)
 
-    def _verify(
-        self, schedule: Schedule, drafts: list[Draft], step_batch: StepBatch, logits: Float32Array
-    ) -> list[Verdict]:
-        """Verdicts of the sampled sequences."""
-        return self.verifier.verify(
+    def _prepare_checks(self, schedule: Schedule, drafts: list[Draft]) -> Checks:
+        """What is to be verified once the logits are there: the sampled sequences with their drafts."""
+        return prepare_checks(
             [item.sequence for item in schedule.sampled],
             [draft for item, draft in zip(schedule.scheduled, drafts, strict=True) if item.reaches_end],
-            logits,
-            step_batch.first_logit_rows,
-            [item.generation.sampler for item in schedule.sampled],
+            [item.state.sampler for item in schedule.sampled],
+            self.vocab_size,
         )
 
     def _commit(self, schedule: Schedule, verdicts: list[Verdict]) -> list[Commit]:
@@ -103,9 +102,9 @@ class Stepper:
                 drafts=drafting.drafts,
                 verdicts=[verdict for item, verdict in sampled if item.max_window > 0],
                 room=drafting.room,
-                drafting_s=self.drafters.seconds,
-                passes=self.drafters.passes,
-                target_s=step_time_s - sum(self.drafters.seconds.values()),
+                drafting_s=drafting.costs.seconds,
+                passes=drafting.costs.pass_rows,
+                target_s=step_time_s - sum(drafting.costs.seconds.values()),
             )
         )
 
@@ -119,6 +118,7 @@ class _Drafting:
     plans: list[Plan]
     drafts: list[Draft]
     room: StepRoom
+    costs: DraftingCosts
 
     def of_all(self, schedule: Schedule) -> list[Draft]:
         """A draft for each scheduled sequence, empty where it may not draft."""

@@ -12,16 +12,17 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from paceline.config import DrafterName, EngineConfig
+from paceline.config import EngineConfig
 from paceline.controller.adaptive import AdaptiveController
 from paceline.controller.cost_model import CostModel
 from paceline.controller.options import Limits
 from paceline.controller.protocol import Controller
 from paceline.core import Request
 from paceline.core.errors import PacelineError
+from paceline.drafters import find_drafter_kind
 from paceline.engine import Engine
-from paceline.engine.assembly import SUFFIX, LoadedPair, build_parts, load_pair, measure_costs
-from paceline.engine.capacity import context_window_size
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs
+from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.operations.provenance import Provenance, read_pair_provenance
 from paceline.operations.timed_answers import StepTimes, TimedAnswer, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task
@@ -36,7 +37,7 @@ class Mode:
     `is_warm`, the answer has been given once before to the same tenant."""
 
     name: str
-    drafters: tuple[DrafterName, ...] = ()
+    drafters: tuple[str, ...] = ()
     window: int = 0
     controller: Controller | None = None
     is_warm: bool = False
@@ -97,14 +98,14 @@ class Bench:
 
     @classmethod
     def load(cls, config: EngineConfig, windows: Sequence[int] = FIXED_WINDOWS) -> Bench:
-        """Modes: plain, each drafter alone with each window, and automatic; with a warm store too where a suffix
-        drafter runs. Raises what loading models raises."""
+        """Modes: plain, each drafter alone with each window, and automatic; with a warm store too where a drafter
+        remembers answers. Raises what loading models raises."""
         pair = load_pair(config)
         modes = [Mode(PLAIN)]
         modes += [Mode(f"{name} {window}", (name,), window) for name in pair.drafter_names for window in windows]
         if pair.drafter_names:
             modes.append(auto_mode(config, pair))
-        if SUFFIX in pair.drafter_names and config.suffix_store_tokens > 0:
+        if any(find_drafter_kind(name).remembers_outputs(config) for name in pair.drafter_names):
             modes.append(replace(auto_mode(config, pair), name=AUTO_WARM, is_warm=True))
         settings = {"max_batch_size": 1, "has_prefix_cache": False}
         return cls(config.model_copy(update=settings), pair, tuple(modes))
@@ -154,7 +155,7 @@ class Bench:
         return read_pair_provenance(self.config, self.pair)
 
     def _engine(self, mode: Mode) -> Engine:
-        num_blocks = -(-context_window_size(self.config, self.pair.target.model.config) // self.config.block_size)
+        num_blocks = num_blocks_for(context_window_size(self.config, self.pair.target.model.config))
         config = self.config.model_copy(update={"num_speculative_tokens": mode.window})
         parts = build_parts(self.pair, config, mode.drafters, num_blocks)
         if mode.controller is not None:

@@ -78,11 +78,11 @@ def read_model_provenance(name: str, path: Path) -> ModelProvenance:
 
 def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
     """Of this machine and the models that `config` means and `pair` holds."""
-    resolved, model = resolve_pair(config), pair.target.model
+    resolved = resolve_pair(config)
     draft = resolved.draft
     provenance = read_provenance(
-        model.instruction_set,
-        model.threads.num_threads,
+        pair.backend.instruction_set,
+        pair.backend.num_threads,
         read_model_provenance(resolved.target.name, resolved.target.path),
         read_model_provenance(draft.name, draft.path) if draft else None,
     )

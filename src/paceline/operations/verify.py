@@ -15,17 +15,18 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from paceline.architectures import read_model_config
-from paceline.backends.native.model import ThreadPool, instruction_sets
-from paceline.backends.native.sampler import RowSampler
+from paceline.backends import find_backend
 from paceline.checkpoint import GgufFile, ResolvedModel
-from paceline.config import DrafterName, EngineConfig
+from paceline.config import EngineConfig
 from paceline.controller.cost_model import StepCosts
-from paceline.core import Draft, Float32Array, Output, Request, SamplingParams, Sequence, Verdict
-from paceline.core.errors import PacelineError
+from paceline.core import ModelConfig, Output, Request, SamplingParams, Verdict
+from paceline.core.errors import ConfigError, PacelineError
+from paceline.drafters import find_drafter_kind
+from paceline.drafters.registry import built_in_names
 from paceline.engine import Engine
-from paceline.engine.assembly import NGRAM, SHARED_LAYERS, LoadedPair, build_parts, load_pair, resolve_pair
-from paceline.engine.capacity import context_window_size
-from paceline.engine.verifier import Verifier
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.capacity import context_window_size, num_blocks_for
+from paceline.engine.verifier import Checks, Verifier
 from paceline.machine.cores import num_usable_cores
 from paceline.operations.verify_plan import (
     NUM_RAW_PROMPTS,
@@ -36,6 +37,7 @@ from paceline.operations.verify_plan import (
     VerificationPlan,
     make_plan,
 )
+from paceline.sampling.sampler import Logits, Sampler
 from paceline.tokenizer import Tokenizer
 
 _GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, num_logprobs=0)
@@ -85,21 +87,14 @@ class Check:
 class RecordingVerifier(Verifier):
     """A verifier that keeps the row hashes of what it committed, by sequence id and output position."""
 
-    def __init__(self, *, has_row_hashes: bool, threads: ThreadPool, instruction_set: str) -> None:
-        super().__init__(has_row_hashes=has_row_hashes, threads=threads, instruction_set=instruction_set)
+    def __init__(self, sampler: Sampler, *, has_row_hashes: bool = False) -> None:
+        super().__init__(sampler, has_row_hashes=has_row_hashes)
         self.row_hashes: dict[tuple[str, int], str] = {}
 
-    def verify(
-        self,
-        sequences: list[Sequence],
-        drafts: list[Draft],
-        logits: Float32Array,
-        first_rows: list[int],
-        samplers: list[RowSampler],
-    ) -> list[Verdict]:
+    def verify(self, checks: Checks, logits: Logits, first_rows: list[int]) -> list[Verdict]:
         """As the base class."""
-        verdicts = super().verify(sequences, drafts, logits, first_rows, samplers)
-        for sequence, verdict in zip(sequences, verdicts, strict=True):
+        verdicts = super().verify(checks, logits, first_rows)
+        for sequence, verdict in zip(checks.sequences, verdicts, strict=True):
             for position, row_hash in enumerate(verdict.row_hashes, sequence.num_output_tokens):
                 self.row_hashes[sequence.sequence_id, position] = row_hash
         return verdicts
@@ -117,12 +112,12 @@ class Run:
         cls,
         config: EngineConfig,
         pair: LoadedPair,
-        drafters: tuple[DrafterName, ...],
+        drafters: tuple[str, ...],
         verifier: RecordingVerifier,
         costs: StepCosts | None = None,
     ) -> Run:
         context_size = context_window_size(config, pair.target.model.config)
-        num_blocks = config.max_batch_size * -(-context_size // config.block_size)
+        num_blocks = config.max_batch_size * num_blocks_for(context_size)
         parts = replace(build_parts(pair, config, drafters, num_blocks, costs), verifier=verifier)
         return cls(Engine.from_parts(config, parts), verifier)
 
@@ -213,10 +208,7 @@ class Verification:
             )
 
     def _verifier(self, pair: LoadedPair) -> RecordingVerifier:
-        model = pair.target.model
-        return RecordingVerifier(
-            has_row_hashes=self.has_row_hashes, threads=model.threads, instruction_set=model.instruction_set
-        )
+        return RecordingVerifier(pair.backend.sampler, has_row_hashes=self.has_row_hashes)
 
     def _engine_config(self, setting: Setting, *, has_prefix_cache: bool) -> EngineConfig:
         longest = max(map(len, self._prompts)) + self.plan.num_tokens + 1
@@ -271,17 +263,30 @@ def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bo
     resolved = resolve_pair(config)
     drafters = resolved.drafter_names
     if drafters and config.drafters is None:
-        drafters = (*drafters, NGRAM)
-        if config.shared_layers is None and (num_shared := _num_layers(resolved.target) // 2) > 0:
-            config = config.model_copy(update={"shared_layers": num_shared})
-            drafters = (*drafters, SHARED_LAYERS)
+        target = _read_config(resolved.target)
+        for name in (name for name in built_in_names() if name not in drafters):
+            config, is_added = _try_to_enable(config, name, target)
+            drafters = (*drafters, name) if is_added else drafters
     max_threads = config.num_threads or min(DEFAULT_MAX_THREADS, num_usable_cores())
-    return Verification(config, make_plan(scope, drafters, instruction_sets(), max_threads), has_row_hashes)
+    instruction_sets = find_backend(config.backend).instruction_sets()
+    return Verification(config, make_plan(scope, drafters, instruction_sets, max_threads), has_row_hashes)
 
 
-def _num_layers(resolved: ResolvedModel) -> int:
+def _try_to_enable(config: EngineConfig, name: str, target: ModelConfig) -> tuple[EngineConfig, bool]:
+    """Returns the settings with all that this drafter needs, and whether it can then run."""
+    kind = find_drafter_kind(name)
+    enabled = kind.enabled(config, target)
+    try:
+        kind.check_settings(enabled)
+        kind.check(enabled, target)
+    except ConfigError:
+        return config, False
+    return enabled, not kind.uses_draft_model
+
+
+def _read_config(resolved: ResolvedModel) -> ModelConfig:
     with GgufFile.open(resolved.path) as gguf:
-        return read_model_config(gguf).num_layers
+        return read_model_config(gguf)
 
 
 def first_difference(expected: list[CommittedToken], actual: list[CommittedToken]) -> int | None:

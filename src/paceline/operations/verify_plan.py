@@ -7,12 +7,12 @@ takes every window of every drafter. Both add automatic mode, under made-up cost
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 
-from paceline.config import DrafterName
-from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
+from paceline.controller import DrafterCosts, RowTable, StepCosts
+from paceline.drafters import find_drafter_kind
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
 CHUNK_SIZES = (256, 16, 64, 7)
@@ -21,20 +21,18 @@ ALL_WINDOWS = tuple(range(1, 17))
 FEW_WINDOWS = (1, 3, 7, 16)
 SCALAR = "scalar"
 
-CHEAP_DRAFTS = StepCosts(
-    RowTable((1, 64), (1.0, 1.1)),
-    {
-        "draft-model": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001),
-        "shared-layers": DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0),
-    },
-)
-DEAR_DRAFTS = StepCosts(
-    RowTable((1, 4, 5, 16), (1.0, 1.1, 1.5, 2.5)),
-    {
-        "draft-model": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01),
-        "shared-layers": DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.0),
-    },
-)
+
+def cheap_drafts(drafters: Iterable[str]) -> StepCosts:
+    """Returns made-up costs under which these drafters, which run models, nearly always pay."""
+    costs = DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001)
+    return StepCosts(RowTable((1, 64), (1.0, 1.1)), dict.fromkeys(drafters, costs))
+
+
+def dear_drafts(drafters: Iterable[str]) -> StepCosts:
+    """Returns made-up costs under which they pay now and then."""
+    costs = DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01)
+    return StepCosts(RowTable((1, 4, 5, 16), (1.0, 1.1, 1.5, 2.5)), dict.fromkeys(drafters, costs))
+
 
 PROMPTS = (
     'def fibonacci(n):\n    """Return the n-th Fibonacci number, n from 0."""\n    if n <',
@@ -67,7 +65,7 @@ class Setting:
     """One way to run the engine that must not change the text; `window` 0 is plain decoding. With `costs` the engine
     plans by them, and `window` is the most that it may draft."""
 
-    drafters: tuple[DrafterName, ...]
+    drafters: tuple[str, ...]
     window: int
     batch_size: int
     prefill_chunk_size: int
@@ -94,7 +92,7 @@ class VerificationPlan:
 
 
 def make_plan(
-    scope: Scope, drafters: tuple[DrafterName, ...], instruction_sets: tuple[str, ...], max_threads: int
+    scope: Scope, drafters: tuple[str, ...], instruction_sets: tuple[str, ...], max_threads: int
 ) -> VerificationPlan:
     """The plan for a machine with these instruction sets, slowest first, and threads 1 to `max_threads`."""
     is_full = scope is Scope.FULL
@@ -112,15 +110,17 @@ def make_plan(
     return VerificationPlan(num_prompts, num_tokens, tuple(plans))
 
 
-def _drafter_groups(drafters: tuple[DrafterName, ...]) -> list[tuple[DrafterName, ...]]:
+def _drafter_groups(drafters: tuple[str, ...]) -> list[tuple[str, ...]]:
     """None (plain decoding), each drafter alone, and all together."""
-    alone: list[tuple[DrafterName, ...]] = [(drafter,) for drafter in drafters]
+    alone: list[tuple[str, ...]] = [(drafter,) for drafter in drafters]
     return [(), *alone, *([drafters] if len(drafters) > 1 else [])]
 
 
-def _automatic_settings(drafters: tuple[DrafterName, ...], num_prompts: int, num_tokens: int) -> Iterator[Setting]:
+def _automatic_settings(drafters: tuple[str, ...], num_prompts: int, num_tokens: int) -> Iterator[Setting]:
     """All drafters with the engine's own choices, as if drafts were cheap and as if they were dear."""
-    for batch_size, costs in ((1, CHEAP_DRAFTS), (3, CHEAP_DRAFTS), (8, DEAR_DRAFTS)) if drafters else ():
+    priced = [name for name in drafters if not find_drafter_kind(name).is_free]
+    cheap, dear = cheap_drafts(priced), dear_drafts(priced)
+    for batch_size, costs in ((1, cheap), (3, cheap), (8, dear)) if drafters else ():
         yield Setting(
             drafters=drafters,
             window=ALL_WINDOWS[-1],
@@ -142,7 +142,7 @@ def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ..
 
 
 def _settings(
-    groups: list[tuple[DrafterName, ...]], windows: tuple[int, ...], num_prompts: int, num_tokens: int
+    groups: list[tuple[str, ...]], windows: tuple[int, ...], num_prompts: int, num_tokens: int
 ) -> Iterator[Setting]:
     """Each group of drafters with each window; batch and chunk sizes take turns."""
     batch_sizes, chunk_sizes = cycle(reversed(BATCH_SIZES)), cycle(CHUNK_SIZES)

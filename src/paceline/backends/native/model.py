@@ -7,7 +7,6 @@ architecture is lies in `architectures`; this module only carries it over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,8 @@ import numpy.typing as npt
 from paceline import _native
 from paceline.architectures import check_tensors
 from paceline.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
+from paceline.backends.first_layers import FirstLayers
+from paceline.backends.protocol import BLOCK_SIZE, Model
 from paceline.backends.slimming import WHOLE, Slimming
 from paceline.checkpoint import GgufFile, GgufTensor, dequantize
 from paceline.core import (
@@ -28,8 +29,6 @@ from paceline.core import (
     RopeStyle,
 )
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
-
-BLOCK_SIZE = 16
 
 # Narrower models say something else with activations of 8 bits, by enough to change a token now and then (dev/LOG.md).
 MIN_EIGHT_BITS_WIDTH = 1024
@@ -114,18 +113,13 @@ class NativeModel:
         config: ModelConfig,
         *,
         threads: ThreadPool,
-        block_size: int = BLOCK_SIZE,
         max_positions: int | None = None,
         instruction_set: str | None = None,
         kv_cache_type: KvCacheType = KvCacheType.F16,
         activation_rounding: ActivationRounding | None = None,
         slimming: Slimming = WHOLE,
     ) -> None:
-        if block_size != BLOCK_SIZE:
-            raise ConfigError(f"block_size is {block_size}, but the native core has blocks of {BLOCK_SIZE}")
-        if config.head_dim % 16 != 0:
-            raise UnsupportedModelError(f"{config.name} has heads of {config.head_dim}, not a multiple of 16")
-        check_tensors(gguf, config)
+        check_native(gguf, config)
         self.config = config
         self.threads = threads
         self.max_positions = max_positions or config.max_context
@@ -155,9 +149,16 @@ class NativeModel:
         """Rows of passes over all layers that did not begin with the first one, since `FirstLayers` had computed it."""
         return self._decoder.num_resumed_rows
 
-    def forward(self, batch: Batch, num_layers: int | None = None) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call. `num_layers` None runs all
-        layers (see `FirstLayers`)."""
+    def forward(self, batch: Batch) -> Float32Array:
+        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
+        return self.forward_layers(batch, None)
+
+    def first_layers(self, num_layers: int) -> Model:
+        """The first layers as a model; raises ConfigError unless some layers are left out."""
+        return FirstLayers(self, num_layers)
+
+    def forward_layers(self, batch: Batch, num_layers: int | None) -> Float32Array:
+        """Logits after the first layers (None: all), the output norm and the output layer."""
         return self._decoder.forward(
             batch.token_ids,
             batch.positions,
@@ -177,10 +178,11 @@ def default_activation_rounding(config: ModelConfig) -> ActivationRounding:
     return ActivationRounding.EIGHT_BITS if is_wide else ActivationRounding.FIFTEEN_BITS
 
 
-def kernel_identity() -> str:
-    """Of the built core: what was measured with one build says little about another."""
-    status = Path(_native.__file__).stat()
-    return f"{status.st_size}-{status.st_mtime_ns}"
+def check_native(gguf: GgufFile, config: ModelConfig) -> None:
+    """Raises UnsupportedModelError or CheckpointError, before weights are read, for a file that cannot be loaded."""
+    if config.head_dim % 16 != 0:
+        raise UnsupportedModelError(f"{config.name} has heads of {config.head_dim}, not a multiple of 16")
+    check_tensors(gguf, config)
 
 
 def instruction_sets() -> tuple[str, ...]:

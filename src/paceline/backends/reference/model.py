@@ -1,19 +1,22 @@
 """`ReferenceModel`: the decoder in plain numpy, the oracle that tests compare the native core with.
 
 Weights are dequantized to float32 and every step is float32, except that K and V are rounded where they are stored, to
-float16 or as `KvCacheType` says. Written to be read; slow and large (four bytes a weight), never used to serve.
+float16 or as `KvCacheType` says. Written to be read; slow and large (four bytes a weight).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline.architectures import read_model_config
 from paceline.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME, OUTPUT_NORM_NAME, layer_prefix
+from paceline.backends.first_layers import FirstLayers
+from paceline.backends.protocol import BLOCK_SIZE, Model
+from paceline.backends.slimming import WHOLE, Slimming
 from paceline.checkpoint import GgmlType, GgufFile, dequantize
 from paceline.core import (
     Activation,
@@ -133,41 +136,77 @@ def load_vectors(stored: npt.NDArray[np.void], kv_cache_type: KvCacheType) -> Fl
     return scaled.reshape(*stored.shape, -1)
 
 
+Multiply = Callable[[Float32Array, Float32Array], Float32Array]
+
+
+def multiply_each_row(rows: Float32Array, matrix: Float32Array) -> Float32Array:
+    """Returns the rows [R, inputs] times a matrix [outputs, inputs]. Each row is multiplied by itself, because a BLAS
+    adds in another order when it multiplies several."""
+    return np.stack([matrix @ row for row in rows]) if len(rows) else np.zeros((0, len(matrix)), np.float32)
+
+
+def multiply_together(rows: Float32Array, matrix: Float32Array) -> Float32Array:
+    """Returns the same much sooner, with last bits that depend on how many rows there are."""
+    product: Float32Array = rows @ matrix.T
+    return product
+
+
 class ReferenceModel:
     """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises.
 
-    `activation_rounding` None keeps activations as they are; float weights always meet unrounded ones.
+    `config` None is read from the file. `activation_rounding` None keeps activations as they are; float weights always
+    meet unrounded ones. `multiply` turns rows and a matrix into their product.
     """
 
     def __init__(
         self,
         gguf: GgufFile,
+        config: ModelConfig | None = None,
         *,
-        block_size: int = 16,
+        max_positions: int | None = None,
         activation_rounding: ActivationRounding | None = None,
         kv_cache_type: KvCacheType = KvCacheType.F16,
+        slimming: Slimming = WHOLE,
+        multiply: Multiply = multiply_each_row,
     ) -> None:
-        self.config = read_model_config(gguf)
-        self.kv = ReferenceKvStore(self.config, block_size, kv_cache_type)
+        self.config = config or read_model_config(gguf)
+        self.max_positions = max_positions or self.config.max_context
+        self.kv = ReferenceKvStore(self.config, BLOCK_SIZE, kv_cache_type)
         self._rounding = activation_rounding
+        self._multiply_rows = multiply
+        self._kept_token_ids = slimming.output_token_ids
         self._weights = {name: dequantize(tensor) for name, tensor in gguf.tensors.items()}
         self._types = {name: tensor.type for name, tensor in gguf.tensors.items()}
 
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the weights as float32."""
+        return sum(weights.nbytes for weights in self._weights.values())
+
     def forward(self, batch: Batch) -> Float32Array:
         """Logits of `batch.logit_rows`, float32 [L, vocab_size]. Writes K and V of every row."""
+        return self.forward_layers(batch, self.config.num_layers)
+
+    def first_layers(self, num_layers: int) -> Model:
+        """The first layers as a model; raises ConfigError unless some layers are left out."""
+        return FirstLayers(self, num_layers)
+
+    def forward_layers(self, batch: Batch, num_layers: int) -> Float32Array:
+        """Logits after the first layers, the output norm and the output layer."""
         config = self.config
         hidden = self._weights[EMBEDDING_NAME][batch.token_ids] * np.float32(config.embedding_scale)
-        groups = list(row_groups(batch, self.kv.block_size))
-        for index, layer in enumerate(config.layers):
-            hidden = self._layer(index, layer, hidden, batch, groups)
+        slots = list(slots_of_rows(batch, self.kv.block_size))
+        for index, layer in enumerate(config.layers[:num_layers]):
+            hidden = self._layer(index, layer, hidden, batch, slots)
         normed = self._norm(OUTPUT_NORM_NAME, hidden[batch.logit_rows])
-        return self._multiply(EMBEDDING_NAME if config.has_tied_output else OUTPUT_NAME, normed)
+        logits = self._multiply(EMBEDDING_NAME if config.has_tied_output else OUTPUT_NAME, normed)
+        return logits if self._kept_token_ids is None else _only(logits, self._kept_token_ids)
 
     def _layer(
-        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, groups: list[RowGroup]
+        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, slots: list[Int32Array]
     ) -> Float32Array:
         prefix = layer_prefix(index)
-        attention = self._attention(index, layer, self._norm(f"{prefix}attn_norm.weight", hidden), batch, groups)
+        attention = self._attention(index, layer, self._norm(f"{prefix}attn_norm.weight", hidden), batch, slots)
         if self.config.has_post_norms:
             attention = self._norm(f"{prefix}post_attention_norm.weight", attention)
         hidden = hidden + attention
@@ -177,7 +216,7 @@ class ReferenceModel:
         return hidden + feed_forward
 
     def _attention(
-        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, groups: list[RowGroup]
+        self, index: int, layer: LayerConfig, hidden: Float32Array, batch: Batch, slots: list[Int32Array]
     ) -> Float32Array:
         prefix = layer_prefix(index)
         queries, keys = self._project_heads(prefix, "attn_q", hidden), self._project_heads(prefix, "attn_k", hidden)
@@ -188,11 +227,9 @@ class ReferenceModel:
         self.kv.store(index, batch.slots, rotate(keys, batch.positions, layer.rope), values)
         queries = rotate(queries, batch.positions, layer.rope) * np.float32(self.config.attention_scale)
         result = np.empty_like(queries)
-        for rows, slots in groups:
-            stored_keys, stored_values = self.kv.load(index, slots)
-            result[rows] = attend(
-                queries[rows], stored_keys, stored_values, batch.positions[rows], layer.sliding_window
-            )
+        for row, own_slots in enumerate(slots):
+            visible = own_slots if layer.sliding_window is None else own_slots[-layer.sliding_window :]
+            result[row] = attend(queries[row], *self.kv.load(index, visible))
         return self._multiply(f"{prefix}attn_output.weight", result.reshape(batch.num_rows, -1))
 
     def _project_heads(self, prefix: str, name: str, hidden: Float32Array) -> Float32Array:
@@ -215,51 +252,38 @@ class ReferenceModel:
     def _multiply(self, name: str, rows: Float32Array) -> Float32Array:
         if self._rounding is not None and self._types[name] not in _FLOAT_TYPES:
             rows = round_activations(rows, self._rounding, is_normed=not name.endswith(_NOT_NORMED))
-        product: Float32Array = rows @ self._weights[name].T
-        return product
+        return self._multiply_rows(rows, self._weights[name])
 
 
-RowGroup = tuple[Int32Array, Int32Array]
+def _only(logits: Float32Array, token_ids: tuple[int, ...]) -> Float32Array:
+    """The logits of these tokens, and minus infinity for all others."""
+    kept = np.full_like(logits, -np.inf)
+    kept[:, token_ids] = logits[:, token_ids]
+    return kept
 
 
-def row_groups(batch: Batch, block_size: int) -> Iterator[RowGroup]:
-    """Rows that share one list of slots, as (row indices, slot of each position): all chain rows of a sequence form
-    one group, each row with a path its own."""
-    path_lengths = np.diff(batch.path_offsets)
-    for sequence, block_table in enumerate(batch.block_tables):
+def slots_of_rows(batch: Batch, block_size: int) -> Iterator[Int32Array]:
+    """The slots of positions 0 to its own, for each row."""
+    for row, (sequence, position) in enumerate(zip(batch.sequence_indices, batch.positions, strict=True)):
+        path = batch.path_slots[batch.path_offsets[row] : batch.path_offsets[row + 1]]
+        block_table = batch.block_tables[sequence]
         slots = (block_table[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
-        rows = np.flatnonzero((batch.sequence_indices == sequence) & (path_lengths == 0)).astype(np.int32)
-        if len(rows):
-            yield rows, slots[: batch.positions[rows].max() + 1]
-        for row in np.flatnonzero((batch.sequence_indices == sequence) & (path_lengths > 0)).astype(np.int32):
-            path = batch.path_slots[batch.path_offsets[row] : batch.path_offsets[row + 1]]
-            yield np.array([row]), np.concatenate([slots[: batch.positions[row] + 1 - len(path)], path])
+        yield np.concatenate([slots[: position + 1 - len(path)], path])
 
 
-def attend(
-    queries: Float32Array,
-    keys: Float32Array,
-    values: Float32Array,
-    positions: Int32Array,
-    sliding_window: int | None,
-) -> Float32Array:
-    """Attention of rows to positions 0..T-1 of their sequence, each to those up to its own.
+def attend(query: Float32Array, keys: Float32Array, values: Float32Array) -> Float32Array:
+    """Attention of one row to T positions.
 
-    `queries` [rows, heads, head_dim] are scaled already; `keys` and `values` are [T, kv heads, head_dim]; consecutive
-    heads share a key-value head. Returns [rows, heads, head_dim].
+    `query` [heads, head_dim] is scaled already; `keys` and `values` are [T, kv heads, head_dim]; consecutive heads
+    share a key-value head. Returns [heads, head_dim].
     """
-    num_rows, num_heads, head_dim = queries.shape
-    grouped = queries.reshape(num_rows, keys.shape[1], -1, head_dim)
-    scores = np.einsum("rkgd,tkd->kgrt", grouped, keys, optimize=True)
-    distances = positions[:, None] - np.arange(len(keys))
-    is_hidden = distances < 0
-    if sliding_window is not None:
-        is_hidden |= distances >= sliding_window
-    scores = np.where(is_hidden, -np.inf, scores)
+    num_heads, head_dim = query.shape
+    grouped = query.reshape(keys.shape[1], -1, head_dim)
+    scores = np.matmul(grouped, keys.transpose(1, 2, 0))
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
-    result: Float32Array = np.einsum("kgrt,tkd->rkgd", weights, values, optimize=True)
-    return result.reshape(num_rows, num_heads, head_dim)
+    result: Float32Array = np.matmul(weights, values.transpose(1, 0, 2))
+    return result.reshape(num_heads, head_dim)
 
 
 def rotate(vectors: Float32Array, positions: Int32Array, rope: RopeConfig) -> Float32Array:

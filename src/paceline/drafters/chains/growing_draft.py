@@ -13,12 +13,12 @@ from paceline.core import Draft, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class DraftToken:
     """A drafter's token at one place, what it thinks of it, and its second choice there."""
 
     token_id: int
     confidence: float
-    second: Guess | None = None
+    second: DraftToken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Branch:
     """A second choice that may become a leaf below node `parent`."""
 
     parent: int | None
-    guess: Guess
+    guess: DraftToken
     survival: float
 
 
@@ -50,7 +50,7 @@ class GrowingDraft:
         prices = self.plan.branch_above
         return bool(prices) and self.survival * self.plan.probability(1.0 - confidence) > min(prices)
 
-    def push(self, guess: Guess) -> bool:
+    def push(self, guess: DraftToken) -> bool:
         """Takes the next node unless the plan ends the draft before it; returns whether it did."""
         above = self.survival
         self.survival *= self.plan.probability(guess.confidence)
@@ -74,7 +74,7 @@ class GrowingDraft:
         """Whether the next node is worth a pass of the drafter."""
         return self.room > 0 and self.plan.is_worth_deepening(len(self.token_ids), self.survival)
 
-    def push_all(self, guesses: Iterable[Guess | None], known: Sequence[int]) -> bool:
+    def push_all(self, guesses: Iterable[DraftToken | None], known: Sequence[int]) -> bool:
         """Takes the nodes that one pass gave: the first guess, and each next one if the one before it is the token that
         was read ahead, `known`; None ends the draft. Returns whether another pass is to follow."""
         self.is_drawn = True

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from paceline.backends.native.model import ThreadPool
-from paceline.backends.native.sampler import RowSampler
-from paceline.backends.protocol import Model
-from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.backends import Model
+from paceline.core import Plan, Sequence, Verdict
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
-from paceline.drafters.chains.drawing import Drawing, draw
+from paceline.drafters.chains.drawing import Drawer, SequenceDraft
 from paceline.drafters.chains.growing_draft import GrowingDraft
-from paceline.drafters.draft_model.lookahead import Guide
+from paceline.drafters.draft_model.lookahead import Lookahead
 from paceline.drafters.draft_model.text import DraftText, DraftVocabulary, SameVocabulary
+from paceline.drafters.protocol import Drafter, Proposals
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
+from paceline.sampling.sequence_sampler import SequenceSampler
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class _DraftCache:
     block_table: list[int]
     num_computed: int
     block_hashes: list[bytes]
-    guide: Guide = field(default_factory=Guide)
+    lookahead: Lookahead = field(default_factory=Lookahead)
     ahead: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Drawing(Drawing):
+class _CachedDraft(SequenceDraft):
     """A draft that is being drawn, with what the draft model has of its text."""
 
     cache: _DraftCache
@@ -51,20 +51,19 @@ class _Drawing(Drawing):
     @property
     def num_slots(self) -> int:
         """Slots of the whole text and of all drafted tokens that are fed back."""
-        return len(self.cache.text.token_ids) + self.draft.window - 1
+        return len(self.cache.text.token_ids) + self.growing.window - 1
 
 
-class DraftModelDrafter:
+class DraftModelDrafter(Drafter):
     """Drafts chains with `model`, batched over sequences: one forward pass and one or two sampling calls a depth.
     Where the plan says what that is worth, second choices hang beside the chain, and a pass reads ahead what the text's
-    past says, so that one pass gives several tokens of the same chain. `passes` are the rows of the last call's passes
-    that gave logits.
+    past says, so that one pass gives several tokens of the same chain.
 
     `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
     `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
     the model's context), gets short drafts or none. A call reads at most `prefill_chunk_size` unseen tokens over all
     sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others of
-    the tenant that begin so, unless the vocabulary cuts text anew. `threads` sample (None: the calling thread alone).
+    the tenant that begin so, unless the vocabulary cuts text anew.
     """
 
     name = "draft-model"
@@ -73,19 +72,19 @@ class DraftModelDrafter:
     def __init__(
         self,
         model: Model,
-        samplers: Mapping[str, RowSampler],
+        samplers: Mapping[str, SequenceSampler],
+        drawer: Drawer,
         *,
         num_blocks: int,
         prefill_chunk_size: int = 256,
         max_length: int | None = None,
         vocabulary: DraftVocabulary | None = None,
         has_prefix_cache: bool = False,
-        threads: ThreadPool | None = None,
     ) -> None:
         model.kv.allocate(num_blocks)
         self._model = model
         self._samplers = samplers
-        self._threads = threads
+        self._drawer = drawer
         self._prefill_chunk_size = prefill_chunk_size
         self._max_length = max_length or model.config.max_context
         self._vocabulary = vocabulary or SameVocabulary()
@@ -93,7 +92,6 @@ class DraftModelDrafter:
         is_cached = has_prefix_cache and self._vocabulary.keeps_tokens
         self._prefixes = PrefixCache(self._blocks) if is_cached else NoPrefixCache()
         self._caches: dict[str, _DraftCache] = {}
-        self.passes: list[int] = []
 
     @property
     def num_free_blocks(self) -> int:
@@ -110,22 +108,22 @@ class DraftModelDrafter:
         num_computed = len(table) * self._blocks.block_size
         self._caches[sequence.sequence_id] = _DraftCache(text, tenant, table, num_computed, match.hashes)
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
-        drawings = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
-        runs, active = self._unseen([drawing for drawing in drawings if drawing.draft.window > 0])
-        self.passes = []
+        drafts = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        runs, active = self._unseen([draft for draft in drafts if draft.growing.window > 0])
+        pass_rows: list[int] = []
         while runs:
             logits = self._model.forward(build_chain_batch(runs, self._blocks.block_size))
             if active:
-                self.passes.append(len(logits))
-            rows = self._vocabulary.target_rows(logits)
-            going_on = draw(active, rows, threads=self._threads, is_known=self._is_known)
-            for drawing in active:
-                _forget_wrong(drawing)
+                pass_rows.append(len(logits))
+            rows = self._vocabulary.target_rows(logits, self._drawer.sampler)
+            going_on = self._drawer.draw(active, rows, is_known=self._is_known)
+            for draft in active:
+                _forget_wrong(draft)
             active = going_on
-            runs = [self._feed_back(drawing) for drawing in active]
-        return [drawing.draft.finish(self.name) for drawing in drawings]
+            runs = [self._feed_back(draft) for draft in active]
+        return Proposals([draft.growing.finish(self.name) for draft in drafts], pass_rows)
 
     def num_missed(self, sequence: Sequence) -> int | None:
         """Tokens of the text before the last one that are still to be read before a draft can start; None where the
@@ -168,16 +166,16 @@ class DraftModelDrafter:
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 
-    def _open(self, sequence: Sequence, plan: Plan) -> _Drawing:
+    def _open(self, sequence: Sequence, plan: Plan) -> _CachedDraft:
         """A draft to be made, with its slots reserved; its window is 0 where there is no room."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
         window = min(plan.window, self._room(cache))
-        drawing = _Drawing(sequence=sequence, sampler=sampler, draft=GrowingDraft(plan, window), cache=cache)
+        draft = _CachedDraft(sequence=sequence, sampler=sampler, growing=GrowingDraft(plan, window), cache=cache)
         if window > 0:
-            self._blocks.grow(cache.block_table, drawing.num_slots)
-        return drawing
+            self._blocks.grow(cache.block_table, draft.num_slots)
+        return draft
 
     def _room(self, cache: _DraftCache) -> int:
         """The most tokens that may be drafted, the last of which needs no slot."""
@@ -186,36 +184,36 @@ class DraftModelDrafter:
         num_slots = min(self._max_length, num_blocks * self._blocks.block_size)
         return max(0, num_slots - length + 1) if length > 0 else 0
 
-    def _unseen(self, drawings: list[_Drawing]) -> tuple[list[TokenRun], list[_Drawing]]:
+    def _unseen(self, drafts: list[_CachedDraft]) -> tuple[list[TokenRun], list[_CachedDraft]]:
         """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
         runs: list[TokenRun] = []
-        ready: list[_Drawing] = []
+        ready: list[_CachedDraft] = []
         budget = self._prefill_chunk_size
-        for drawing in sorted(drawings, key=lambda drawing: drawing.lag):
-            count = min(drawing.lag, budget)
+        for draft in sorted(drafts, key=lambda draft: draft.lag):
+            count = min(draft.lag, budget)
             if count == 0:
                 break
             budget -= count
-            is_ready = count == drawing.lag
-            first = drawing.cache.num_computed
-            token_ids = drawing.cache.text.token_ids[first : first + count]
-            drawing.cache.num_computed += count
+            is_ready = count == draft.lag
+            first = draft.cache.num_computed
+            token_ids = draft.cache.text.token_ids[first : first + count]
+            draft.cache.num_computed += count
             if is_ready:
-                token_ids = token_ids + self._read_ahead(drawing)
-                ready.append(drawing)
-            runs.append(TokenRun(drawing.cache.block_table, first, token_ids, is_ready, 1 + len(drawing.known)))
+                token_ids = token_ids + self._read_ahead(draft)
+                ready.append(draft)
+            runs.append(TokenRun(draft.cache.block_table, first, token_ids, is_ready, 1 + len(draft.known)))
         return runs, ready
 
-    def _read_ahead(self, drawing: _Drawing) -> list[int]:
+    def _read_ahead(self, draft: _CachedDraft) -> list[int]:
         """Takes the tokens to read ahead behind the draft's last one, as the draft model's, into its KV."""
-        draft, cache = drawing.draft, drawing.cache
-        known = cache.guide.ahead_of(drawing.sequence.token_ids, draft.token_ids, draft.plan, draft.room - 1)
+        growing, cache = draft.growing, draft.cache
+        known = cache.lookahead.ahead_of(draft.sequence.token_ids, growing.token_ids, growing.plan, growing.room - 1)
         draft_ids: list[int] = []
         for draft_id in map(self._vocabulary.draft_id, known):
             if draft_id is None:
                 break
             draft_ids.append(draft_id)
-        drawing.known = known[: len(draft_ids)]
+        draft.known = known[: len(draft_ids)]
         cache.ahead += draft_ids
         return draft_ids
 
@@ -223,21 +221,21 @@ class DraftModelDrafter:
         """Whether the target has the token."""
         return self._vocabulary.draft_id(token_id) is not None
 
-    def _feed_back(self, drawing: _Drawing) -> TokenRun:
+    def _feed_back(self, draft: _CachedDraft) -> TokenRun:
         """The run that gives the logits after the draft's last token, and after those read ahead."""
-        draft_id = self._vocabulary.draft_id(drawing.draft.token_ids[-1])
+        draft_id = self._vocabulary.draft_id(draft.growing.token_ids[-1])
         assert draft_id is not None  # else it would not have been drawn
-        cache = drawing.cache
+        cache = draft.cache
         position = len(cache.text.token_ids) + len(cache.ahead)
         cache.ahead.append(draft_id)
-        draft_ids = [draft_id, *self._read_ahead(drawing)]
+        draft_ids = [draft_id, *self._read_ahead(draft)]
         return TokenRun(cache.block_table, position, draft_ids, needs_logits=True, num_logits=len(draft_ids))
 
 
-def _forget_wrong(drawing: _Drawing) -> None:
+def _forget_wrong(draft: _CachedDraft) -> None:
     """Leaves of what was read ahead the tokens that the draft has."""
-    ahead, known = drawing.cache.ahead, drawing.known
+    ahead, known = draft.cache.ahead, draft.known
     num_before = len(ahead) - len(known)
-    pairs = zip(known, drawing.draft.token_ids[num_before:], strict=False)
+    pairs = zip(known, draft.growing.token_ids[num_before:], strict=False)
     num_right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     del ahead[num_before + num_right :]

@@ -1,4 +1,4 @@
-"""`Guide`: what a text's own past says may follow it, or a draft that continues it, for a draft model to check.
+"""`Lookahead`: what a text's own past says may follow it, or a draft that continues it, for a draft model to check.
 
 A draft model reads such tokens in the pass in which it reads its own last one, and goes on behind those that it would
 have drawn itself: its draft is the same, in fewer passes. It is the suffix drafter's guess, about a draft.
@@ -15,7 +15,7 @@ from paceline.drafters.suffix.drafter import MAX_MATCH
 from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffixes
 
 
-class Guide:
+class Lookahead:
     """Follows one text, which only grows."""
 
     def __init__(self) -> None:

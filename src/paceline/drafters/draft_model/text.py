@@ -10,10 +10,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Protocol
 
-import numpy as np
-
-from paceline.core import Float32Array, Sequence
+from paceline.core import Sequence
 from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
+from paceline.sampling.sampler import Logits, Sampler
 
 MAX_RUN_TOKENS = 64
 
@@ -42,7 +41,7 @@ class DraftVocabulary(Protocol):
         """The sequence's text."""
         ...
 
-    def target_rows(self, logits: Float32Array) -> Float32Array:
+    def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
         """Logits by the target's token ids; may be valid until the next call only."""
         ...
 
@@ -76,7 +75,7 @@ class SameVocabulary:
         """The sequence as it is."""
         return SameText(sequence)
 
-    def target_rows(self, logits: Float32Array) -> Float32Array:
+    def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
         """The logits as they are."""
         return logits
 
@@ -142,22 +141,15 @@ class MappedVocabulary:
     def __init__(self, vocabularies: VocabularyMap) -> None:
         self.keeps_tokens = vocabularies.exchanges_all
         self._map = vocabularies
-        self._rows = np.zeros((0, vocabularies.width), np.float32)
 
     def text_of(self, sequence: Sequence) -> MappedText:
         """The text in the draft model's tokens."""
         return MappedText(sequence, self._map)
 
-    def target_rows(self, logits: Float32Array) -> Float32Array:
+    def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
         """The logits where the target has the token, minus infinity for tokens that the draft model lacks. Noise,
         penalties and bans, which go by token id, then meet the tokens that they meet in the target."""
-        if len(self._rows) < len(logits):
-            self._rows = np.full((len(logits), self._map.width), -np.inf, np.float32)
-        rows = self._rows[: len(logits)]
-        columns = self._map.columns[: logits.shape[1]]
-        for row, own in zip(rows, logits, strict=True):
-            row[columns] = own[: len(columns)]
-        return rows
+        return sampler.scatter(logits, self._map.columns, self._map.width)
 
     def draft_id(self, token_id: int) -> int | None:
         """None for the columns behind the target's vocabulary."""

@@ -6,16 +6,19 @@ that end a text are the same whatever they are called. Nothing here knows models
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from paceline.core.errors import VocabularyMismatchError
 from paceline.tokenizer import Tokenizer
 
 NUM_FREQUENT_TOKENS = 8192
 MIN_SHARE = 0.5
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +150,30 @@ def _control_ids(tokenizer: Tokenizer, texts: list[bytes]) -> Iterable[int]:
 def _overlap(texts: list[bytes], others: dict[bytes, int]) -> Overlap:
     frequent = [text for text in texts if len(text) > 1][:NUM_FREQUENT_TOKENS]
     return Overlap(sum(text in others for text in frequent), len(frequent))
+
+
+def map_vocabularies(target_name: str, target: Tokenizer, draft_name: str, draft: Tokenizer) -> VocabularyMap | None:
+    """How the draft model's tokens relate to the target's; None where they are the same.
+
+    Raises VocabularyMismatchError where they have too little in common for drafts to be of use.
+    """
+    if draft.vocabulary_hash == target.vocabulary_hash:
+        return None
+    vocabularies = VocabularyMap(target, draft)
+    of_target, of_draft = vocabularies.target_overlap, vocabularies.draft_overlap
+    if not vocabularies.is_useful:
+        raise VocabularyMismatchError(
+            f"draft model {draft_name} has another vocabulary than {target_name}, and too little of it in common: "
+            f"{of_target.num_shared} of the target's {of_target.num_tokens} most frequent tokens of several bytes and "
+            f"{of_draft.num_shared} of the draft's {of_draft.num_tokens}, where half of both are needed; choose a "
+            "draft model of the same family, or --drafters suffix"
+        )
+    draft.prepare()
+    _logger.info(
+        "%s drafts by another vocabulary: it has %.0f %% of the target's frequent tokens, the target %.0f %% of "
+        "its own",
+        draft_name,
+        100 * of_target.share,
+        100 * of_draft.share,
+    )
+    return vocabularies

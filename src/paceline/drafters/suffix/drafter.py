@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.core import Draft, Plan, Sequence, Verdict
+from paceline.drafters.protocol import Drafter, Proposals
 from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffixes
 from paceline.drafters.suffix.store import SuffixStore
 
@@ -28,7 +29,7 @@ class _OwnText:
     num_read: int = 0
 
 
-class SuffixDrafter:
+class SuffixDrafter(Drafter):
     """Proposes the tokens that followed the longest context which the text ends with and which was seen before.
 
     `store_size` is the number of tokens that the store may hold over all tenants (0: no store). Contexts have at most
@@ -37,7 +38,6 @@ class SuffixDrafter:
     """
 
     name = "suffix"
-    is_free = True
 
     def __init__(
         self, *, store_size: int = 0, max_match: int = MAX_MATCH, min_survival: float = 0.1, has_branches: bool = False
@@ -52,9 +52,9 @@ class SuffixDrafter:
         """Starts an empty tree; the text is read at the first proposal. Output that is there already is not stored."""
         self._texts[sequence.sequence_id] = _OwnText(SuffixTree(self._max_match), len(sequence.token_ids))
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """Chains or trees; empty where no context was seen before, or none that is worth a row."""
-        return [self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
+        return Proposals([self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)])
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
         """Stores what the sequences said, a piece at a time; their own trees read it at the next proposal."""

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from paceline.config import DrafterName
 from paceline.core import SpeculationMode
 from paceline.gateway.openai.field_types import (
     Count,
+    DrafterName,
     LogitBias,
     MessageContent,
     PositiveCount,

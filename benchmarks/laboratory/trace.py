@@ -15,7 +15,7 @@ import msgspec
 from paceline.controller.cost_model import StepCosts
 from paceline.core import Draft
 from paceline.core.errors import UsageError
-from paceline.drafters.chains.growing_draft import Guess
+from paceline.drafters.chains.growing_draft import DraftToken
 
 Kind = TypeVar("Kind")
 
@@ -36,7 +36,7 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
         return cls(list(draft.token_ids), confidences, None if draft.is_chain else list(draft.parents))
 
     @classmethod
-    def of_chain(cls, guesses: list[Guess]) -> Proposal:
+    def of_chain(cls, guesses: list[DraftToken]) -> Proposal:
         """A chain with its second choices, and confidences to three digits."""
         seconds = [
             None if (second := guess.second) is None else (second.token_id, round(second.confidence, 3))
@@ -46,10 +46,10 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
             [guess.token_id for guess in guesses], [round(guess.confidence, 3) for guess in guesses], None, seconds
         )
 
-    def guesses(self) -> Iterator[Guess]:
+    def guesses(self) -> Iterator[DraftToken]:
         """What `of_chain` was made of."""
         for token_id, confidence, second in zip_longest(self.token_ids, self.confidences, self.seconds):
-            yield Guess(token_id, confidence, None if second is None else Guess(*second))
+            yield DraftToken(token_id, confidence, None if second is None else DraftToken(*second))
 
     def draft(self, drafter: str) -> Draft:
         """The draft."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from laboratory.trace import PromptTrace, Proposal, Trace
 from paceline.controller.adaptive import AdaptiveController
 from paceline.controller.cost_model import CostModel, StepCosts
 from paceline.controller.fixed import FixedController
@@ -20,9 +21,9 @@ from paceline.core import Sequence as EngineSequence
 from paceline.core.draft_tree import best_first, chain_length, child_by_token, cut
 from paceline.core.sequence import SequenceStatus
 from paceline.drafters.chains.growing_draft import GrowingDraft
+from paceline.drafters.draft_model.kind import DraftModelKind
 from paceline.drafters.draft_model.lookahead import num_worth_reading
-from paceline.engine.assembly import DRAFT_MODEL, SUFFIX
-from paceline.operations.trace import PromptTrace, Proposal, Trace
+from paceline.drafters.suffix.kind import SuffixKind
 from paceline.operations.workload import AUTO, PLAIN
 
 MAX_WINDOW = 16
@@ -93,7 +94,7 @@ class _Stream:
         rows: list[int] = []
         is_open = True
         while is_open and len(growing.token_ids) < len(guesses):
-            known = self._read_ahead(growing) if drafter == DRAFT_MODEL else []
+            known = self._read_ahead(growing) if drafter == DraftModelKind.name else []
             rows.append(1 + len(known))
             num_drawn = len(growing.token_ids)
             is_open = growing.push_all(guesses[num_drawn : num_drawn + 1 + len(known)], known)
@@ -102,7 +103,7 @@ class _Stream:
     def _read_ahead(self, growing: GrowingDraft) -> list[int]:
         """What the text's past says about a draft; known only where the draft is what the text became."""
         position = self.sequence.num_output_tokens + len(growing.token_ids)
-        guesses = self.trace.proposals.get(SUFFIX, [])
+        guesses = self.trace.proposals.get(SuffixKind.name, [])
         is_text = growing.token_ids == self.trace.token_ids[self.sequence.num_output_tokens : position]
         if not is_text or position > len(guesses):
             return []
@@ -228,7 +229,7 @@ class Simulation:
             users = [i for i, plan in enumerate(plans) if plan.drafter == name and plan.window > 0]
             if users:
                 made, seconds[name], rows = self._make(name, [streams[i] for i in users], [plans[i] for i in users])
-                if name == DRAFT_MODEL:
+                if name == DraftModelKind.name:
                     passes[name] = rows
                 for index, draft in zip(users, made, strict=True):
                     drafts[index] = draft

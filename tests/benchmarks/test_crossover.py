@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from laboratory import crossover as crossover_module
+from laboratory.crossover import Crossover, StreamsRun, crossover_points
 
 from paceline.config import EngineConfig
 from paceline.core import Request
 from paceline.core.errors import UsageError
 from paceline.engine import Engine
-from paceline.operations import crossover as crossover_module
-from paceline.operations.crossover import Crossover, StreamsRun, crossover_points
 from paceline.operations.timed_answers import TimedAnswer, answer_all
 from paceline.operations.workload import Task
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from laboratory.simulate import Setting, Simulation
+from laboratory.trace import Trace
+from laboratory.trace_recorder import MAX_WINDOW, Recorder
 
-from paceline.backends.native.sampler import RowSampler
 from paceline.config import EngineConfig
 from paceline.core import Draft, Plan, Request, SamplingParams, Sequence
-from paceline.drafters.protocol import Drafter
+from paceline.drafters.protocol import Drafter, Proposals
 from paceline.engine import Engine
 from paceline.engine.assembly import build_parts
-from paceline.operations.simulate import Setting, Simulation
-from paceline.operations.trace import Trace
-from paceline.operations.trace_recorder import MAX_WINDOW, Recorder
 from paceline.operations.workload import AUTO, PLAIN, Task
+from paceline.sampling.sequence_sampler import SequenceSampler
+from tests.support.watched_drafter import WatchedDrafter
 
 TASKS = [
     Task("copy-1", "copy", [{"role": "user", "content": "abc abc abc abc"}], 40),
@@ -45,7 +46,7 @@ def test_a_trace_holds_the_plain_text_and_a_proposal_for_each_position(recorder:
     assert (prompt.prompt_id, prompt.task, len(prompt.token_ids)) == ("copy-1", "copy", 40)
     numbers = {name: len(proposals) for name, proposals in prompt.proposals.items()}
     assert numbers == {"suffix": 39, "draft-model": 39, "shared-layers": 39}
-    assert trace.made_drafters == ["draft-model", "shared-layers"]
+    assert trace.made_drafters == ["shared-layers", "draft-model"]
     assert trace.costs.drafters["draft-model"].missed_token_s > 0.0
     assert trace.costs.drafters["shared-layers"].missed_token_s == 0.0
     assert trace.costs.target.rows[0] == 1
@@ -63,12 +64,12 @@ def test_chains_are_those_that_the_draft_model_draws_in_serving(recorder: Record
     sampling = SamplingParams(temperature=0.0)
     sequence = Sequence(Request(request_id="x", prompt_token_ids=list(text), sampling=sampling), 0, list(text))
     vocab_size = parts.target.config.vocab_size
-    parts.samplers["x"] = RowSampler(sampling, vocab_size=vocab_size, prompt_token_ids=text, seed=0)
+    parts.samplers["x"] = SequenceSampler.begin(parts.sampler, sequence, vocab_size=vocab_size)
     [drafter] = parts.drafters
     drafter.begin(sequence)
     for token_id, expected in zip(prompt.token_ids, prompt.proposals["draft-model"], strict=False):
         sequence.token_ids.append(token_id)
-        [draft] = drafter.propose([sequence], [Plan("draft-model", MAX_WINDOW)])
+        [draft] = drafter.propose([sequence], [Plan("draft-model", MAX_WINDOW)]).drafts
         size = len(expected.token_ids)
         assert size == len(draft) or size >= 7
         assert list(draft.token_ids[:size]) == expected.token_ids
@@ -93,21 +94,17 @@ def test_chains_of_first_layers_are_those_that_they_draft_in_serving(recorder: R
     assert len(watched.drafts) > 5
 
 
-class Watched:
+class Watched(WatchedDrafter):
     """A drafter whose drafts are kept, by the length of the text before them."""
 
-    is_free = False
-
     def __init__(self, drafter: Drafter) -> None:
-        self._drafter = drafter
-        self.name = drafter.name
+        super().__init__(drafter)
         self.drafts: dict[int, Draft] = {}
-        self.begin, self.observe, self.end = drafter.begin, drafter.observe, drafter.end
 
-    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> list[Draft]:
-        [draft] = self._drafter.propose(sequences, plans)
-        self.drafts[len(sequences[0].token_ids)] = draft
-        return [draft]
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
+        proposals = super().propose(sequences, plans)
+        [self.drafts[len(sequences[0].token_ids)]] = proposals.drafts
+        return proposals
 
 
 def test_a_recorded_trace_can_be_replayed(trace: Trace) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from laboratory.simulate import Replay, Setting, Simulation, regrets, replay_all
+from laboratory.trace import PromptTrace, Proposal, Trace, read_costs, read_trace
 
 from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.core import Draft
 from paceline.core.errors import UsageError
-from paceline.operations.simulate import Replay, Setting, Simulation, regrets, replay_all
-from paceline.operations.trace import PromptTrace, Proposal, Trace, read_costs, read_trace
 from paceline.operations.workload import AUTO, PLAIN
 
 CPU = StepCosts(

@@ -1,19 +1,25 @@
-"""`paceline bench crossover`: automatic mode against plain decoding as more answers are given at once."""
+"""Automatic mode against plain decoding as more answers are given at once.
+
+crossover.py MODEL [--streams 1,2,4] [--pairs 3] [--max-tokens 128] [--json]
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from laboratory.command_line import run
+from laboratory.crossover import Crossover, CrossoverPoint, StreamsRun, crossover_points
 
 from paceline.cli.bench_options import BenchTemperatureOption, CapOption, KindsOption, LimitOption, TasksOption, split
+from paceline.cli.model_files import pull_chat_models
 from paceline.cli.options import JsonOption, limit_options, model_options, takes_settings
 from paceline.config import Settings
-
-if TYPE_CHECKING:
-    from paceline.operations.crossover import CrossoverPoint, StreamsRun
+from paceline.core.errors import UsageError
+from paceline.operations.provenance import read_pair_provenance
+from paceline.operations.workload import read_tasks
 
 StreamsOption = Annotated[str, typer.Option(help="Numbers of streams, joined by commas.")]
 PairsOption = Annotated[int, typer.Option(min=1, help="Runs of each mode for each number of streams.")]
@@ -23,7 +29,7 @@ _HEADER = ("streams", "plain/s", "auto/s", "ratio", "wasted", "lost")
 
 
 @takes_settings(model_options, limit_options)
-def crossover_command(
+def crossover(
     settings: Settings,
     streams: StreamsOption = "1,2,4,8,16,32",
     pairs: PairsOption = 1,
@@ -35,40 +41,34 @@ def crossover_command(
     is_json: JsonOption = False,
 ) -> None:
     """Measure tokens per second of 1 to 32 mixed answers at a time, plain and automatic in turns."""
-    from paceline.cli.model_files import pull_chat_models
-    from paceline.core.errors import UsageError
-    from paceline.operations.crossover import Crossover, crossover_points
-    from paceline.operations.provenance import read_pair_provenance
-    from paceline.operations.workload import read_tasks
-
     counts = split(streams, int, "--streams") or []
     if min(counts) < 1:
         raise UsageError(f"--streams {streams} is not understood; the least number of streams is 1")
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
     pull_chat_models(settings.engine, workload)
-    crossover = Crossover(settings.engine, workload, num_streams=counts, max_tokens=max_tokens, temperature=temperature)
+    measured = Crossover(settings.engine, workload, num_streams=counts, max_tokens=max_tokens, temperature=temperature)
     runs: list[StreamsRun] = []
-    for run in crossover.measure(pairs):
-        typer.echo(_describe_run(run), err=True)
-        runs.append(run)
+    for one in measured.measure(pairs):
+        typer.echo(_describe_run(one), err=True)
+        runs.append(one)
     points = crossover_points(runs)
     if is_json:
         report = {
-            "provenance": dataclasses.asdict(read_pair_provenance(settings.engine, crossover.pair)),
+            "provenance": dataclasses.asdict(read_pair_provenance(settings.engine, measured.pair)),
             "temperature": temperature,
             "points": [dataclasses.asdict(point) for point in points],
-            "runs": [dataclasses.asdict(run) | {"tokens_per_s": run.tokens_per_s} for run in runs],
+            "runs": [dataclasses.asdict(one) | {"tokens_per_s": one.tokens_per_s} for one in runs],
         }
         typer.echo(json.dumps(report, indent=2))
         return
     typer.echo("\n".join([_ROW.format(*_HEADER), *map(_describe_point, points)]))
 
 
-def _describe_run(run: StreamsRun) -> str:
-    text = "" if run.is_text_equal else ", OTHER TEXTS THAN BEFORE"
+def _describe_run(one: StreamsRun) -> str:
+    text = "" if one.is_text_equal else ", OTHER TEXTS THAN BEFORE"
     return (
-        f"{run.num_streams} streams {run.mode}: {run.tokens_per_s:.1f} tokens/s, {run.num_tokens} tokens in "
-        f"{run.num_steps} steps{text}"
+        f"{one.num_streams} streams {one.mode}: {one.tokens_per_s:.1f} tokens/s, {one.num_tokens} tokens in "
+        f"{one.num_steps} steps{text}"
     )
 
 
@@ -82,3 +82,7 @@ def _describe_point(point: CrossoverPoint) -> str:
         f"{100 * point.lost_share:.1f} %",
     )
     return row if point.is_text_equal else f"{row}  OTHER TEXTS"
+
+
+if __name__ == "__main__":
+    run(crossover)

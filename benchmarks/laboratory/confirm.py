@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config import DrafterName
+from laboratory.simulate import Replay, Setting
+from laboratory.trace_recorder import Recorder
 from paceline.operations.bench import Bench, Mode, auto_mode
-from paceline.operations.simulate import Replay, Setting
-from paceline.operations.trace_recorder import Recorder
 from paceline.operations.workload import AUTO, PLAIN, Task
 
 
@@ -78,6 +77,6 @@ def _mode(recorder: Recorder, setting: Setting) -> Mode:
     return Mode(setting.name, (_drafter_name(recorder, setting),), setting.window)
 
 
-def _drafter_name(recorder: Recorder, setting: Setting) -> DrafterName:
+def _drafter_name(recorder: Recorder, setting: Setting) -> str:
     [name] = [name for name in recorder.pair.drafter_names if name == setting.drafter]
     return name

@@ -1,4 +1,8 @@
-"""`paceline bench record` keeps what drafters propose, `paceline bench simulate` replays it under any costs."""
+"""Keeps what drafters propose along plain answers, and replays that under any costs.
+
+traces.py record MODEL --output TRACE [--confirm 3]
+traces.py simulate TRACE [--costs JSON] [--streams 4] [--json]
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,30 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
+from laboratory.command_line import run
+from laboratory.confirm import Confirmation, settings_to_confirm
+from laboratory.confirm import confirm as confirm_settings
+from laboratory.simulate import Regret, Replay, Simulation, regrets, replay_all
+from laboratory.trace import read_costs, read_trace
+from laboratory.trace_recorder import Recorder
 
 from paceline.cli.bench_options import CapOption, KindsOption, LimitOption, TasksOption, split
+from paceline.cli.model_files import pull_chat_models
 from paceline.cli.options import JsonOption, model_options, takes_settings
 from paceline.config import Settings
 from paceline.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from paceline.operations.confirm import Confirmation
-    from paceline.operations.simulate import Regret, Replay
+from paceline.operations.workload import read_tasks
 
 TraceOption = Annotated[Path, typer.Option(help="File to write the trace to.")]
 ConfirmOption = Annotated[
     int,
     typer.Option(min=0, help="Settings to run for real: the best fixed one, auto, the worst, the next best; 0: none."),
 ]
-TraceArgument = Annotated[Path, typer.Argument(help="A trace that `paceline bench record` wrote.")]
+TraceArgument = Annotated[Path, typer.Argument(help="A trace that `record` wrote.")]
 CostsOption = Annotated[Path | None, typer.Option(help="JSON of a cost model; default: the recording machine's.")]
 StreamsOption = Annotated[int, typer.Option(min=1, help="Answers at a time.")]
 
@@ -35,7 +44,7 @@ _CONFIRMATION_HEADER = ("setting", "predicted", "measured", "speed-up", "measure
 
 
 @takes_settings(model_options)
-def record_command(
+def record(
     settings: Settings,
     output: TraceOption,
     tasks: TasksOption = None,
@@ -47,15 +56,6 @@ def record_command(
 ) -> None:
     """Keep every drafter's proposals at every position of the plain answers, simulate all settings on them, and run
     some for real; minutes with a draft model."""
-    import msgspec
-
-    from paceline.cli.model_files import pull_chat_models
-    from paceline.operations.confirm import confirm as confirm_settings
-    from paceline.operations.confirm import settings_to_confirm
-    from paceline.operations.simulate import Simulation, regrets, replay_all
-    from paceline.operations.trace_recorder import Recorder
-    from paceline.operations.workload import read_tasks
-
     workload = read_tasks(tasks, limit_per_kind=limit, only=split(kinds, str, "--kinds"))
     _check_can_write(output)
     pull_chat_models(settings.engine, workload)
@@ -79,13 +79,10 @@ def record_command(
     typer.echo("\n".join(["", _CONFIRMATION_ROW.format(*_CONFIRMATION_HEADER), *map(_describe, confirmations)]))
 
 
-def simulate_command(
+def simulate(
     trace: TraceArgument, costs: CostsOption = None, streams: StreamsOption = 1, is_json: JsonOption = False
 ) -> None:
     """Replay a trace under a cost model: automatic mode against plain decoding and every fixed setting."""
-    from paceline.operations.simulate import regrets, replay_all
-    from paceline.operations.trace import read_costs, read_trace
-
     recorded = read_trace(trace)
     model = recorded.costs if costs is None else read_costs(costs)
     replays = list(replay_all(recorded, model, num_streams=streams))
@@ -138,3 +135,7 @@ def _describe(confirmation: Confirmation) -> str:
         f"{100 * confirmation.error:+.1f} %",
     )
     return row if confirmation.is_text_equal else f"{row}  ANOTHER TEXT"
+
+
+if __name__ == "__main__":
+    run(record, simulate)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from laboratory.confirm import confirm, settings_to_confirm
+from laboratory.simulate import Replay, Simulation, replay_all
+from laboratory.trace_recorder import Recorder
+
 from paceline.config import EngineConfig
-from paceline.operations.confirm import confirm, settings_to_confirm
-from paceline.operations.simulate import Replay, Simulation, replay_all
-from paceline.operations.trace_recorder import Recorder
 from paceline.operations.workload import Task
 
 

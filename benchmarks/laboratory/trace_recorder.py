@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.backends.native.model import ThreadPool
-from paceline.backends.native.sampler import RowSampler
+from laboratory.trace import PromptTrace, Proposal, Trace
 from paceline.backends.protocol import Model
-from paceline.config import DrafterName, EngineConfig
+from paceline.config import EngineConfig
 from paceline.core import Batch, Plan, Request
 from paceline.core import Sequence as EngineSequence
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
-from paceline.drafters.chains.drawing import guess_rows
-from paceline.drafters.chains.growing_draft import Guess
+from paceline.drafters.chains.drawing import Drawer
+from paceline.drafters.chains.growing_draft import DraftToken
 from paceline.drafters.protocol import Drafter
 from paceline.engine import Engine
-from paceline.engine.assembly import LoadedPair, build_parts, drafting_models, load_pair, measure_costs
-from paceline.engine.capacity import context_window_size
-from paceline.operations.trace import PromptTrace, Proposal, Trace
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, priced_models
+from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.operations.workload import Task
+from paceline.sampling.sampler import SampleQuery
+from paceline.sampling.sequence_sampler import SequenceSampler
 
 MAX_WINDOW = 16
 LEAST_DEPTH = 7
@@ -42,7 +42,7 @@ class _Chain:
 
     length: int
     first_slot: int
-    guesses: list[Guess] = field(default_factory=list)
+    guesses: list[DraftToken] = field(default_factory=list)
     survival: float = 1.0
 
     @property
@@ -64,11 +64,11 @@ class _Chain:
 class ChainRecorder:
     """Draws the chains of a drafter's model along a text; replaces the model's KV store."""
 
-    def __init__(self, model: Model, threads: ThreadPool | None) -> None:
+    def __init__(self, model: Model, drawer: Drawer) -> None:
         self._model = model
-        self._threads = threads
+        self._drawer = drawer
 
-    def record(self, text: Sequence[int], num_prompt_tokens: int, sampler: RowSampler) -> list[Proposal]:
+    def record(self, text: Sequence[int], num_prompt_tokens: int, sampler: SequenceSampler) -> list[Proposal]:
         """What the drafter proposes after each output token but the last. `sampler` is the text's."""
         block_size = self._model.kv.block_size
         num_blocks = -(-len(text) // block_size)
@@ -89,19 +89,16 @@ class ChainRecorder:
             run = TokenRun(table, first, text[first : first + _CHUNK], needs_logits=True)
             self._model.forward(build_chain_batch([run], self._model.kv.block_size))
 
-    def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: RowSampler) -> None:
+    def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: SequenceSampler) -> None:
         """One more token for each chain. The text's own last token is read again, to the same K and V."""
         logits = self._model.forward(self._batch(chains, text, table))
-        guesses = guess_rows(
-            logits,
-            [sampler] * len(chains),
-            [chain.length + len(chain.guesses) for chain in chains],
-            [chain.token_ids for chain in chains],
-            [chain.wants_second for chain in chains],
-            self._threads,
-        )
+        queries = [
+            SampleQuery(row, sampler.rows, chain.length + len(chain.guesses), chain.token_ids, 0)
+            for row, chain in enumerate(chains)
+        ]
+        guesses = self._drawer.draft_tokens(logits, queries, [chain.wants_second for chain in chains])
         for chain, guess in zip(chains, guesses, strict=True):
-            chain.guesses.append(guess or Guess(0, 0.0))
+            chain.guesses.append(guess or DraftToken(0, 0.0))
             chain.survival *= chain.guesses[-1].confidence
 
     def _batch(self, chains: list[_Chain], text: Sequence[int], table: list[int]) -> Batch:
@@ -152,11 +149,11 @@ class Recorder:
             prompts=prompts,
         )
 
-    def _models(self) -> dict[DrafterName, Model]:
-        return drafting_models(self.pair, self.config, self.pair.drafter_names)
+    def _models(self) -> dict[str, Model]:
+        return priced_models(self.pair, self.config, self.pair.drafter_names)
 
     def _record_one(self, task: Task, max_tokens: int | None) -> Iterator[PromptTrace]:
-        num_blocks = -(-context_window_size(self.config, self.pair.target.model.config) // self.config.block_size)
+        num_blocks = num_blocks_for(context_window_size(self.config, self.pair.target.model.config))
         parts = build_parts(self.pair, self.config, self.pair.drafter_names, num_blocks)
         engine = Engine.from_parts(self.config, build_parts(self.pair, self.config, (), num_blocks))
         prompt = engine.tokenizer.encode_chat(task.messages)
@@ -170,10 +167,11 @@ class Recorder:
             for drafter in parts.drafters
             if drafter.is_free
         }
-        target = self.pair.target.model
+        vocab_size = self.pair.target.model.config.vocab_size
+        sequence = EngineSequence(request, 0, list(prompt))
         for name, model in self._models().items():
-            sampler = RowSampler(sampling, vocab_size=target.config.vocab_size, prompt_token_ids=prompt, seed=0)
-            recorder = ChainRecorder(model, target.threads)
+            sampler = SequenceSampler.begin(self.pair.backend.sampler, sequence, vocab_size=vocab_size)
+            recorder = ChainRecorder(model, Drawer(self.pair.backend.sampler, vocab_size))
             proposals[name] = recorder.record([*prompt, *completion.token_ids], len(prompt), sampler)
         yield PromptTrace(
             prompt_id=task.id,
@@ -190,6 +188,6 @@ def _along(drafter: Drafter, request: Request, answer: Sequence[int]) -> Iterato
     drafter.begin(sequence)
     for token_id in answer[:-1]:
         sequence.token_ids.append(token_id)
-        [draft] = drafter.propose([sequence], [Plan(drafter.name, MAX_WINDOW)])
+        [draft] = drafter.propose([sequence], [Plan(drafter.name, MAX_WINDOW)]).drafts
         yield Proposal.of(draft)
     drafter.end(sequence)

@@ -18,7 +18,7 @@ from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationP
 from paceline.core.errors import UsageError
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
-from paceline.engine.capacity import context_window_size
+from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.operations.timed_answers import StepTimes, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task, mix, paired_modes
 
@@ -125,10 +125,9 @@ class Crossover:
 
 def _build_engine(config: EngineConfig, pair: LoadedPair, requests: Sequence[Request]) -> Engine:
     """Automatic mode, with KV memory for all requests at once."""
-    block_size = config.block_size
     lengths = [len(r.prompt_token_ids) + (r.sampling.max_tokens or 0) + config.num_speculative_tokens for r in requests]
-    needed = sum(-(-length // block_size) + 1 for length in lengths)
-    num_blocks = max(needed, -(-context_window_size(config, pair.target.model.config) // block_size))
+    needed = sum(num_blocks_for(length) + 1 for length in lengths)
+    num_blocks = max(needed, num_blocks_for(context_window_size(config, pair.target.model.config)))
     config = config.model_copy(update={"max_batch_size": len(requests), "has_prefix_cache": True})
     parts = build_parts(pair, config, pair.drafter_names, num_blocks, measure_costs(pair, config))
     return Engine.from_parts(config, parts)

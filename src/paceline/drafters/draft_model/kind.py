@@ -1,0 +1,71 @@
+"""How the draft-model drafter is chosen, how its model is loaded, and how it is built."""
+
+from __future__ import annotations
+
+from paceline.backends import Model
+from paceline.backends.protocol import LoadOptions
+from paceline.backends.slimming import Slimming
+from paceline.config import EngineConfig
+from paceline.core import ActivationRounding, ModelConfig
+from paceline.core.errors import ConfigError
+from paceline.drafters.draft_model.drafter import DraftModelDrafter
+from paceline.drafters.draft_model.text import MappedVocabulary
+from paceline.drafters.protocol import DrafterKind, DrafterParts, DraftModel
+from paceline.tokenizer import Tokenizer
+
+_LENGTH_RATIO = 2
+"""The most tokens of the draft model's for one of the target's; a text of more is left to other drafters."""
+
+
+class DraftModelKind(DrafterKind):
+    """A smaller model guesses."""
+
+    name = DraftModelDrafter.name
+    summary = "a smaller model guesses"
+    is_free = False
+    uses_draft_model = True
+    settings = ("draft_vocab_size", "draft_weight_bits")
+
+    def priced_model(self, parts: DrafterParts) -> Model:
+        """The draft model."""
+        return _draft_of(parts).model
+
+    def build(self, parts: DrafterParts) -> DraftModelDrafter:
+        """Returns a drafter whose model has KV memory for as many blocks as the target."""
+        draft = _draft_of(parts)
+        return DraftModelDrafter(
+            draft.model,
+            parts.samplers,
+            parts.drawer,
+            num_blocks=parts.num_blocks,
+            prefill_chunk_size=parts.config.prefill_chunk_size,
+            max_length=draft.model.max_positions,
+            vocabulary=None if draft.vocabulary_map is None else MappedVocabulary(draft.vocabulary_map),
+            has_prefix_cache=parts.config.has_prefix_cache,
+        )
+
+
+def draft_load_options(
+    config: EngineConfig, context_size: int, model: ModelConfig, tokenizer: Tokenizer
+) -> LoadOptions:
+    """Returns how a draft model with this vocabulary is loaded: slimmed as the settings say, and with room for the
+    texts of a target whose sequences have `context_size` tokens.
+
+    It keeps the tokens that end or structure a text. A slimmed draft model rounds activations to 8 bits.
+    """
+    is_slimmed = config.draft_weight_bits is not None
+    rounding = ActivationRounding.EIGHT_BITS if is_slimmed else config.activation_rounding
+    return LoadOptions(
+        max_positions=min(_LENGTH_RATIO * context_size, model.max_context),
+        kv_cache_type=config.kv_cache_type,
+        activation_rounding=rounding,
+        slimming=Slimming.of_vocabulary(
+            config.draft_vocab_size, tokenizer.vocab_size, tokenizer.special_token_ids, has_four_bits=is_slimmed
+        ),
+    )
+
+
+def _draft_of(parts: DrafterParts) -> DraftModel:
+    if parts.draft is None:
+        raise ConfigError("the drafter draft-model needs a draft model; name one with --draft-model")
+    return parts.draft

@@ -1,0 +1,112 @@
+"""Constraints on the form of an output: what a kind of constraint must be able to do, and masks for many rows at once.
+
+A request carries its constraint as data (`core.Constraint`). A kind turns that into a state for each sequence, says for
+any continuation which tokens may follow, and knows which tokens must. Kinds are given to the engine by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from paceline.core import Constraint
+from paceline.core.errors import InvalidRequestError
+from paceline.sampling.sampler import UInt32Array
+from paceline.tokenizer import Tokenizer
+
+_BITS = 32
+
+
+class ConstraintState(Protocol):
+    """How far the output of one sequence has come in its constraint."""
+
+    def advance(self, token_ids: Sequence[int]) -> None:
+        """Takes in committed tokens, the resumed ones of a request too."""
+        ...
+
+    def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
+        """Returns the tokens that must follow the output and `drafted`, in order; none where there is a choice."""
+        ...
+
+
+class MaskQuery(NamedTuple):
+    """Asks for the tokens that may follow the output and `drafted`, as row `mask_row` of some bitmasks."""
+
+    state: ConstraintState
+    drafted: Sequence[int]
+    mask_row: int
+
+
+class ConstraintKind(Protocol):
+    """One language of constraints."""
+
+    def begin(self, source: str, tokenizer: Tokenizer) -> ConstraintState:
+        """Returns the state of an output without tokens; raises InvalidRequestError for a source that it refuses."""
+        ...
+
+    def fill(self, masks: UInt32Array, queries: Sequence[MaskQuery]) -> None:
+        """Sets the bits of the allowed tokens in the rows that the queries name, which are zero before. A row whose
+        drafted tokens are not allowed themselves is never read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConstraint:
+    """The constraint of one sequence: its state, and the kind that fills its masks."""
+
+    kind: ConstraintKind
+    state: ConstraintState
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The kinds of constraints that requests of one engine may carry, by name."""
+
+    kinds: Mapping[str, ConstraintKind]
+    tokenizer: Tokenizer
+
+    def begin(self, constraint: Constraint | None) -> OutputConstraint | None:
+        """Returns the constraint of a new sequence. Raises InvalidRequestError for an unknown kind or a bad source."""
+        if constraint is None:
+            return None
+        kind = self.kinds.get(constraint.kind)
+        if kind is None:
+            known = ", ".join(self.kinds) or "none"
+            raise InvalidRequestError(f"constraint {constraint.kind!r} is not known; known are: {known}", "constraint")
+        return OutputConstraint(kind, kind.begin(constraint.source, self.tokenizer))
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Which tokens are allowed in some rows of logits: row i is restricted by row `rows[i]` of `bits`, and not at all
+    where that is None. `bits` [masks, words] is None where no row is restricted."""
+
+    rows: list[int | None]
+    bits: UInt32Array | None
+
+
+def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, Sequence[int]]]) -> Masks:
+    """Returns the masks for these places: each has a sequence's constraint, if it has one, and the drafted tokens that
+    follow its output there.
+
+    Each kind of constraint is asked once for all of its rows.
+    """
+    if all(constraint is None for constraint, _ in places):
+        return Masks([None] * len(places), None)
+    kinds: dict[int, ConstraintKind] = {}
+    queries: dict[int, list[MaskQuery]] = {}
+    rows: list[int | None] = []
+    num_masks = 0
+    for constraint, drafted in places:
+        rows.append(None if constraint is None else num_masks)
+        if constraint is not None:
+            kinds[id(constraint.kind)] = constraint.kind
+            queries.setdefault(id(constraint.kind), []).append(MaskQuery(constraint.state, drafted, num_masks))
+            num_masks += 1
+    bits = np.zeros((num_masks, -(-vocab_size // _BITS)), np.uint32)
+    for key, own in queries.items():
+        kinds[key].fill(bits, own)
+    return Masks(rows, bits)
