@@ -276,6 +276,13 @@ def test_import_of_the_package_is_cheap() -> None:
     assert _modules_after("import paceline") & heavy == set()
 
 
+def test_the_gateway_does_not_load_the_native_core() -> None:
+    """Nor what only engines need."""
+    loaded = _modules_after("import paceline.gateway")
+    assert "paceline.gateway.server" in loaded
+    assert {name for name in loaded if name.startswith(("paceline._native", "paceline.engine"))} == set()
+
+
 def test_no_package_imports_an_optional_dependency() -> None:
     optional = {"huggingface_hub", "openai", "gguf", "xllamacpp", "torch", "ray", "grpc", "pytest", "hypothesis"}
     statement = "; ".join(f"import paceline.{name}" for name in IMPORT_ORDER)

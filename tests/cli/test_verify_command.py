@@ -34,6 +34,15 @@ def test_it_prints_a_table_and_the_sum(tiny_pair: TinyPair) -> None:
     assert f"in {len(rows)} runs" in last
 
 
+def test_json_has_every_run_with_its_setting(tiny_pair: TinyPair) -> None:
+    result = CliRunner().invoke(app, ["verify", str(tiny_pair.target), "--drafters", "suffix", "--json"])
+    assert result.exit_code == 0, result.output
+    checks = json.loads(result.stdout)
+    assert {check["difference"] for check in checks} == {None}
+    assert {tuple(check["setting"]["drafters"]) for check in checks} == {(), ("suffix",)}
+    assert any(check["setting"]["costs"] is not None for check in checks)  # automatic mode
+
+
 @pytest.mark.parametrize("is_json", [False, True])
 def test_a_fault_ends_it_with_1_and_its_place(tiny_pair: TinyPair, is_json: bool, monkeypatch) -> None:
     def load_faulty(config: EngineConfig, *, instruction_set: str | None = None) -> loading.LoadedPair:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config import EngineConfig, GatewayConfig, load_settings
+from paceline.config import EngineConfig, ServerConfig, load_settings
 from paceline.core.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def empty_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_defaults_are_the_schemas() -> None:
     settings = load_settings({"model": "tiny"})
     assert settings.engine == EngineConfig(model="tiny")
-    assert settings.gateway == GatewayConfig()
+    assert settings.server == ServerConfig()
 
 
 def test_each_source_overrides_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,8 +32,8 @@ def test_each_source_overrides_the_one_before(tmp_path: Path, monkeypatch: pytes
     assert settings.engine.model == "from-file"
     assert settings.engine.num_threads == 1
     assert settings.engine.max_batch_size == 3
-    assert settings.gateway.port == 3
-    assert settings.gateway.host == GatewayConfig().host
+    assert settings.server.port == 3
+    assert settings.server.host == ServerConfig().host
 
 
 @pytest.mark.parametrize(

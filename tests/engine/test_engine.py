@@ -225,7 +225,7 @@ def test_a_restart_in_the_middle_goes_on_with_the_same_text(engines, sampling, n
         sampling=SamplingParams(**options),
     )
     drafter = RightDrafter({tuple(PROMPT): tokens}, engines.vocab_size)
-    engine = engines.make([drafter], window=4, epoch=1)
+    engine = engines.make([drafter], window=4)
     engine.add(resumed)
     rest = run(engine)["r"]
     assert rest[0].first_token_index == num_resumed

@@ -18,17 +18,19 @@ from typing import Any, Self
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.config import EngineConfig, GatewayConfig
+from paceline.config import EngineConfig, ServerConfig
 
 PATIENCE_S = 120.0
 _SCRIPT = """
+import json
 import sys
-from paceline.config import EngineConfig, GatewayConfig
+from paceline.config import EngineConfig, ServerConfig
 from paceline.core.errors import PacelineError
 from paceline.gateway import serve
 
 try:
-    serve(EngineConfig.model_validate_json(sys.argv[1]), GatewayConfig.model_validate_json(sys.argv[2]))
+    engines = [EngineConfig.model_validate(one) for one in json.loads(sys.argv[1])]
+    serve(engines, ServerConfig.model_validate_json(sys.argv[2]))
 except PacelineError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -54,15 +56,27 @@ def is_alive(process_id: int) -> bool:
 
 
 class ServerProcess:
-    """A server that caches in `directory` and has its sockets in `temporary_dir`. Leaving the context ends it."""
+    """A server that caches in `directory` and has its sockets in `temporary_dir`. Leaving the context ends it.
 
-    def __init__(self, directory: Path, engine: EngineConfig, gateway: GatewayConfig | None = None) -> None:
-        settings = (gateway or GatewayConfig(port=0)).model_copy(update={"log_format": "json"})
+    It has `num_engines` engines of the same settings.
+    """
+
+    def __init__(
+        self, directory: Path, engine: EngineConfig, server: ServerConfig | None = None, *, num_engines: int = 1
+    ) -> None:
+        settings = (server or ServerConfig(port=0)).model_copy(update={"log_format": "json"})
         self._temporary_dir = tempfile.TemporaryDirectory(prefix="pl-")  # short, as paths of sockets must be
         self.temporary_dir = Path(self._temporary_dir.name)
         environment = {**os.environ, "TMPDIR": str(self.temporary_dir), "PACELINE_CACHE_DIR": str(directory / "cache")}
+        engines = json.dumps([engine.model_dump(mode="json")] * num_engines)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT, engine.model_dump_json(), settings.model_dump_json()],
+            [
+                sys.executable,
+                "-c",
+                _SCRIPT,
+                engines,
+                settings.model_dump_json(),
+            ],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.config import EngineConfig, GatewayConfig
+from paceline.config import EngineConfig, ServerConfig
 from tests.gateway.server_process import PATIENCE_S, ServerProcess
 from tests.support.tiny_gguf import write_tiny_gguf
 
@@ -116,7 +116,7 @@ def test_a_template_that_wants_all_memory_is_the_requests_error(http: httpx.Clie
 
 
 def test_a_template_that_does_not_compile_ends_the_start(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, _config(tmp_path, "{% break %}"), GatewayConfig(port=0)) as process:
+    with ServerProcess(tmp_path, _config(tmp_path, "{% break %}"), ServerConfig(port=0)) as process:
         assert process.wait_for_end() == 1
     expected = (
         "CheckpointError: the model's chat template does not compile ('break' outside loop); use another model file"

@@ -10,12 +10,20 @@ import sys
 
 import pytest
 
-from paceline.core.errors import CheckpointError, PacelineError, UsageError
-from paceline.gateway.arrival import tenant_of
-from paceline.gateway.disconnect import ClientGoneError, until_disconnect
-from paceline.gateway.listener import open_listener, url_of
-from paceline.gateway.openai.streaming import event
-from paceline.gateway.supervisor import RestartDelay, error_of_kind
+from paceline.core.errors import CheckpointError, InvalidRequestError, PacelineError, UsageError
+from paceline.gateway.engines.process.supervisor import RestartDelay, error_of_kind
+from paceline.gateway.errors import (
+    EngineEndedError,
+    EngineStartingError,
+    QueueFullError,
+    ShuttingDownError,
+    UnknownModelError,
+)
+from paceline.gateway.http.disconnect import ClientGoneError, until_disconnect
+from paceline.gateway.http.errors import api_error_from
+from paceline.gateway.http.event_stream import event
+from paceline.gateway.http.listener import open_listener, url_of
+from paceline.gateway.principal import Principal, Role, principal_of
 from paceline.observability.logging import JsonFormatter, PlainFormatter, log_event
 
 
@@ -87,12 +95,41 @@ def test_an_engines_error_is_raised_as_its_own_kind() -> None:
     assert type(error_of_kind("SystemExit", "x")) is PacelineError
 
 
-def test_a_tenant_is_a_hash_of_the_credentials() -> None:
-    tenants = [tenant_of(credentials) for credentials in ("Bearer a", "Bearer b", "Bearer \xe9", "Basic a")]
+def test_a_tenant_is_a_hash_of_the_key_whatever_header_brings_it() -> None:
+    headers = [("Bearer a", None), ("Bearer b", None), ("Bearer \xe9", None), ("Basic a", None)]
+    tenants = [principal_of(*pair).tenant for pair in headers]
     assert len(set(tenants)) == 4
     assert {len(tenant) for tenant in tenants} == {32}
-    assert tenant_of("Bearer a") == tenants[0]
-    assert tenant_of("") == ""
+    for same in [("Bearer a", None), ("bearer  a", None), (None, "a"), ("", "a"), ("Bearer a", "b")]:
+        assert principal_of(*same).tenant == tenants[0]
+    assert principal_of(None, None) == principal_of("", "") == principal_of("Bearer ", None) == Principal("")
+    assert principal_of("Bearer a", None).role is Role.USE
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "retry_after"),
+    [
+        (UnknownModelError("a", "b"), 404, "model_not_found", None),
+        (QueueFullError(3), 429, "queue_full", "1"),
+        (EngineStartingError(2.0), 503, "engine_starting", "5"),
+        (EngineEndedError(), 503, "engine_crashed", "1"),
+        (ShuttingDownError(), 503, "shutting_down", "5"),
+        (InvalidRequestError("no", "n", "c"), 400, "c", None),
+        (PacelineError("no"), 500, "engine_error", None),
+    ],
+)
+def test_every_error_of_the_service_has_its_status(
+    error: PacelineError, status: int, code: str, retry_after: str | None
+) -> None:
+    answer = api_error_from(error)
+    assert (answer.status, answer.code, answer.headers.get("retry-after")) == (status, code, retry_after)
+    assert answer.body["error"]["message"] == str(error)
+
+
+def test_an_error_nobody_meant_tells_nothing_about_its_inside() -> None:
+    answer = api_error_from(KeyError("secret"))
+    assert answer.status == 500
+    assert "secret" not in str(answer.body)
 
 
 def test_an_event_is_one_line_of_json() -> None:

@@ -89,13 +89,25 @@ def test_a_text_far_beyond_the_context_is_refused_by_what_it_has_at_least(
 def test_no_other_key_is_told_what_is_in_the_prefix_cache(http: httpx.Client) -> None:
     body = {"prompt": "the riders at the front of the line do the work and the others follow", "max_tokens": 2}
 
-    def num_cached(key: str) -> int:
-        response = http.post("/v1/completions", json=body, headers={"authorization": f"Bearer {key}"})
+    def num_cached(**headers: str) -> int:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        response = http.post("/v1/completions", json=body, headers=named)
         return response.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
-    assert num_cached("owner") == 0
-    assert num_cached("guesser") == 0
-    assert num_cached("owner") > 0
+    assert num_cached(authorization="Bearer owner") == 0
+    assert num_cached(authorization="Bearer guesser") == 0
+    assert num_cached(x_api_key="another") == 0
+    assert num_cached() == 0
+    assert num_cached(authorization="Bearer owner") > 0
+    assert num_cached(x_api_key="owner") > 0
+
+
+def test_an_unknown_drafter_is_refused_by_its_name(http: httpx.Client) -> None:
+    response = http.post("/v1/completions", json={"prompt": "a", "speculation": {"drafters": ["ngram", "oracle"]}})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == "speculation.drafters"
+    assert error["message"].startswith("'oracle' is not a drafter; known are: ")
 
 
 def test_a_stream_is_server_sent_events(http: httpx.Client) -> None:
@@ -175,7 +187,7 @@ def test_metrics_tell_drafters_and_sizes_apart(http: httpx.Client) -> None:
     for name in answer["speculation"]["by_drafter"]:
         for metric in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "seconds"):
             assert f'paceline_spec_decode_drafter_{metric}_total{{drafter="{name}"' in text
-    assert 'paceline_spec_decode_num_drafts_per_size_total{model_name="target",size="7"}' in text
+    assert 'paceline_spec_decode_num_drafts_per_size_total{engine="0",model_name="target",size="7"}' in text
 
 
 def test_routes_are_counted_by_their_pattern(http: httpx.Client) -> None:

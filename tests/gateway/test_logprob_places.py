@@ -8,7 +8,8 @@ import pytest
 
 from paceline.checkpoint import GgufFile
 from paceline.core import FinishReason, Output, TokenLogprob
-from paceline.gateway.openai.logprobs import LogprobPlacer, completion_logprobs
+from paceline.gateway.logprob_places import LogprobPlacer
+from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 
@@ -36,7 +37,7 @@ def test_all_tokens_of_one_character_begin_where_it_does(tokenizer: Tokenizer) -
     news = output(token_ids, "a漢bé!", finish_reason=FinishReason.LENGTH)
     assert offsets(LogprobPlacer(tokenizer, [65]), news) == [[0, 1, 1, 1, 2, 3, 3, 4]]
     placed = LogprobPlacer(tokenizer, [65]).add(news)
-    assert completion_logprobs(tokenizer, placed)["text_offset"] == [0, 1, 1, 1, 2, 3, 3, 4]
+    assert completion_logprobs(placed)["text_offset"] == [0, 1, 1, 1, 2, 3, 3, 4]
 
 
 def test_offsets_go_on_from_output_to_output(tokenizer: Tokenizer) -> None:

@@ -17,7 +17,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from paceline.config import EngineConfig, GatewayConfig
+from paceline.config import EngineConfig, ServerConfig
 from tests.gateway.server_process import PATIENCE_S, ServerProcess, is_alive, wait_until
 from tests.support.tiny_gguf import write_tiny_gguf
 
@@ -36,7 +36,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> EngineConfig:
 @pytest.fixture(scope="module")
 def lasting_server(config: EngineConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that holds two queued requests, for tests after which it serves on."""
-    gateway = GatewayConfig(port=0, max_queued_requests=2)
+    gateway = ServerConfig(port=0, max_queued_requests=2)
     with ServerProcess(tmp_path_factory.mktemp("lasting"), config, gateway) as process:
         yield process.wait_ready()
 
@@ -44,7 +44,7 @@ def lasting_server(config: EngineConfig, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def server(config: EngineConfig, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of this test alone that gives no grace."""
-    with ServerProcess(tmp_path, config, GatewayConfig(port=0, shutdown_grace_s=0.0)) as process:
+    with ServerProcess(tmp_path, config, ServerConfig(port=0, shutdown_grace_s=0.0)) as process:
         yield process.wait_ready()
 
 
@@ -154,7 +154,7 @@ def test_a_client_that_leaves_before_an_answer_frees_its_place(lasting_server: S
 
 
 def _assert_aborted(server: ServerProcess, growth: Growth) -> None:
-    aborted = 'paceline_request_success_total{finished_reason="abort",model_name="long"}'
+    aborted = 'paceline_request_success_total{engine="0",finished_reason="abort",model_name="long"}'
     wait_until(lambda: growth.of("paceline_request_success_total") == 1, "the gateway has ended the request")
     assert aborted in httpx.get(f"{server.url}/metrics").text
     wait_until(lambda: server.metrics()["paceline_num_requests_running"] == 0, "the engine has dropped the request")
@@ -179,7 +179,7 @@ def test_a_full_queue_is_a_429(lasting_server: ServerProcess) -> None:
 
 
 def test_an_engine_that_hangs_is_replaced(config: EngineConfig, tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, config, GatewayConfig(port=0, engine_timeout_s=3.0)) as server:
+    with ServerProcess(tmp_path, config, ServerConfig(port=0, engine_timeout_s=3.0)) as server:
         engine = server.wait_ready().engine_process_id
         os.kill(engine, signal.SIGSTOP)
         response = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a"}, timeout=PATIENCE_S)
@@ -207,7 +207,7 @@ def test_a_signal_ends_both_processes_cleanly(server: ServerProcess, is_keyboard
 
 
 def test_open_answers_may_end_within_the_grace(config: EngineConfig, tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, config, GatewayConfig(port=0, shutdown_grace_s=PATIENCE_S)) as server:
+    with ServerProcess(tmp_path, config, ServerConfig(port=0, shutdown_grace_s=PATIENCE_S)) as server:
         server.wait_ready()
         with client_of(server) as client:
             stream = client.completions.create(model="default", prompt="a", max_tokens=200, stream=True)
@@ -218,7 +218,7 @@ def test_open_answers_may_end_within_the_grace(config: EngineConfig, tmp_path: P
 
 
 def test_a_second_signal_cuts_the_grace_short(config: EngineConfig, tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, config, GatewayConfig(port=0, shutdown_grace_s=PATIENCE_S)) as server:
+    with ServerProcess(tmp_path, config, ServerConfig(port=0, shutdown_grace_s=PATIENCE_S)) as server:
         server.wait_ready()
         engine = server.engine_process_id
         os.kill(engine, signal.SIGSTOP)
@@ -253,7 +253,7 @@ def _assert_nothing_is_left(server: ServerProcess, engine: int) -> None:
 def test_a_port_in_use_is_told_before_anything_is_loaded(config: EngineConfig, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with ServerProcess(tmp_path, config, GatewayConfig(port=port)) as server:
+        with ServerProcess(tmp_path, config, ServerConfig(port=port)) as server:
             assert server.wait_for_end() == 1
     assert server.log == [f"UsageError: port {port} on 127.0.0.1 is in use: choose another with --port\n"]
 
@@ -261,7 +261,7 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(config: EngineConfig, t
 def test_requests_may_come_before_the_engine_is_ready(config: EngineConfig, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as finder:
         port = finder.getsockname()[1]
-    with ServerProcess(tmp_path, config, GatewayConfig(port=port)) as server:
+    with ServerProcess(tmp_path, config, ServerConfig(port=port)) as server:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _status(url) is not None, "the port is open")
         answer = httpx.post(f"{url}/v1/completions", json={"prompt": "a", "max_tokens": 2}, timeout=PATIENCE_S)

@@ -26,6 +26,6 @@ def backend_names() -> tuple[str, ...]:
 def find_backend(name: str) -> BackendKind:
     """Returns the backend of that name, which its module calls `KIND`; raises ConfigError for an unknown one."""
     if name not in _MODULES:
-        raise ConfigError(f"backend {name!r} is not known; choose one of {', '.join(_MODULES)}")
+        raise ConfigError(f"there is no backend named {name!r}; choose from {', '.join(_MODULES)}")
     kind: BackendKind = import_module(_MODULES[name]).KIND
     return kind

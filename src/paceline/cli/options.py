@@ -14,7 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from paceline.backends.registry import backend_names
 from paceline.config import load_settings
+from paceline.drafters.registry import built_in_names
 from paceline.sampling import RANGES
 
 _MAX_INT32 = 2**31 - 1
@@ -78,8 +80,8 @@ def model_options(
     drafters: Annotated[
         str | None,
         typer.Option(
-            help="Names joined by commas (suffix, ngram, shared-layers, draft-model), or none; default: all that can "
-            "be had but ngram."
+            help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
+            "all that can be had but ngram."
         ),
     ] = None,
     shared_layers: Annotated[
@@ -94,6 +96,10 @@ def model_options(
     ] = None,
     draft_weight_bits: Annotated[
         str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help=f"Where models run: {' or '.join(backend_names())} (numpy, slow); default: native."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of the model; default: all cores that the process may use.")
@@ -115,6 +121,7 @@ def model_options(
         "drafters": drafters,
         "shared_layers": shared_layers,
         "suffix_store_tokens": suffix_store_tokens,
+        "backend": backend,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,
         "activation_bits": activation_bits,
@@ -148,7 +155,7 @@ def batch_options(
     return {"max_batch_size": max_batch_size}
 
 
-def gateway_options(
+def server_options(
     host: Annotated[str | None, typer.Option(help="Address to listen at.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at; 0 takes a free one.")] = None,
     served_model_name: Annotated[str | None, typer.Option(help="Name that clients use; default: the model's.")] = None,

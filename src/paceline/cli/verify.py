@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from paceline.cli.options import JsonOption, model_options, takes_settings
@@ -43,7 +42,7 @@ def verify(
     verification = begin_verification(settings.engine, scope, has_row_hashes=has_row_hashes)
     checks = _run(verification, _ignore if is_json else _print_row)
     if is_json:
-        typer.echo(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))
+        typer.echo(msgspec.json.format(msgspec.json.encode(checks)))
     difference = checks[-1].difference
     if difference is not None:
         typer.echo(f"error: {describe_difference(difference)}", err=True)

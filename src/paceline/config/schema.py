@@ -1,4 +1,4 @@
-"""Settings as frozen, validated values: `EngineConfig` for one engine process, `GatewayConfig` for the HTTP side.
+"""Settings as frozen, validated values: `EngineConfig` for one engine process, `ServerConfig` for the HTTP side.
 
 Unknown keys fail. Where values come from (defaults, file, environment, flags) is `sources`' concern.
 """
@@ -60,7 +60,6 @@ class EngineConfig(BaseModel):
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
     is_offline: bool = False
-    epoch: int = Field(default=0, ge=0)
 
     @property
     def activation_rounding(self) -> ActivationRounding | None:
@@ -68,7 +67,7 @@ class EngineConfig(BaseModel):
         return None if self.activation_bits is None else ActivationRounding(f"{self.activation_bits}-bits")
 
 
-class GatewayConfig(BaseModel):
+class ServerConfig(BaseModel):
     """The HTTP side. `served_model_name` None means the model's catalog or file name.
 
     `max_queued_requests` bounds the requests that wait for their first token. `ready_timeout_s` is how long a request

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
-from paceline.config.schema import EngineConfig, GatewayConfig
+from paceline.config.schema import EngineConfig, ServerConfig
 from paceline.core.errors import ConfigError
 
 DEFAULT_FILE = Path("paceline.yaml")
@@ -30,7 +30,7 @@ class Settings:
     """What one start of Paceline was asked to do."""
 
     engine: EngineConfig
-    gateway: GatewayConfig
+    server: ServerConfig
 
 
 def load_settings(flags: Mapping[str, object], *, file: Path | None = None) -> Settings:
@@ -50,12 +50,10 @@ def load_settings(flags: Mapping[str, object], *, file: Path | None = None) -> S
         raise ConfigError(f"{path} is not valid yaml: {_one_line(error)}") from error
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise ConfigError(f"cannot read settings from {path}: {_one_line(error)}") from error
-    return Settings(
-        EngineConfig(**_fields_of(merged, EngineConfig)), GatewayConfig(**_fields_of(merged, GatewayConfig))
-    )
+    return Settings(EngineConfig(**_fields_of(merged, EngineConfig)), ServerConfig(**_fields_of(merged, ServerConfig)))
 
 
-class _MergedSettings(EngineConfig, GatewayConfig, BaseSettings):
+class _MergedSettings(EngineConfig, ServerConfig, BaseSettings):
     """All settings in one flat namespace; `settings_customise_sources` orders the sources, first wins."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=ENVIRONMENT_PREFIX, enable_decoding=False)
@@ -117,7 +115,7 @@ def _check_environment() -> None:
             raise ConfigError(f"the environment variable {variable} is not a setting: unset it or correct its name")
 
 
-def _fields_of(merged: _MergedSettings, schema: type[EngineConfig] | type[GatewayConfig]) -> dict[str, Any]:
+def _fields_of(merged: _MergedSettings, schema: type[EngineConfig] | type[ServerConfig]) -> dict[str, Any]:
     return {name: getattr(merged, name) for name in schema.model_fields}
 
 

@@ -86,11 +86,13 @@ FromEngine = Ready | Outputs | Failed | Fatal | Pong
 class EngineStart(msgspec.Struct, frozen=True, kw_only=True):
     """What a new engine process reads from its standard input, as one line of JSON.
 
-    `engine_config` is an `EngineConfig` as JSON text. The pipe stays open after it: its end means that the parent died.
+    `engine_config` is an `EngineConfig` as JSON text; `epoch` counts the engine's restarts. The pipe stays open after
+    the line: its end means that the parent died.
     """
 
     address: str
     engine_config: str
+    epoch: int = 0
     log_format: str = "plain"
 
 

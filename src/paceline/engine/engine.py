@@ -39,23 +39,24 @@ from paceline.tokenizer import Tokenizer
 
 
 class Engine:
-    """Generates text for any number of requests at once.
+    """Generates text for any number of requests at once. `epoch` counts the restarts of its process, for outputs.
 
     Raises UsageError and CheckpointError (see `load_engine_parts`) where the models of `config` cannot be loaded.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
-        self._assemble(config, load_engine_parts(config))
+    def __init__(self, config: EngineConfig, *, epoch: int = 0) -> None:
+        self._assemble(config, load_engine_parts(config), epoch)
 
     @classmethod
     def from_parts(cls, config: EngineConfig, parts: EngineParts) -> Self:
         """An engine of models that are loaded already; `config.model`, `draft_model` and `drafters` are not read."""
         engine = cls.__new__(cls)
-        engine._assemble(config, parts)
+        engine._assemble(config, parts, epoch=0)
         return engine
 
-    def _assemble(self, config: EngineConfig, parts: EngineParts) -> None:
+    def _assemble(self, config: EngineConfig, parts: EngineParts, epoch: int) -> None:
         self.config = config
+        self._epoch = epoch
         self._parts = parts
         names = {*drafter_names(), *(drafter.name for drafter in parts.drafters)}
         self._limits = RequestLimits(
@@ -279,7 +280,7 @@ class Engine:
         self._deliver(Commit.ended(state, finish))
 
     def _deliver(self, commit: Commit) -> None:
-        output = commit.output(self.config.epoch)
+        output = commit.output(self._epoch)
         self._mailboxes.get(output.request_id, self._unclaimed).append(output)
         if commit.finish is not None:
             del self._states[output.request_id]

@@ -138,12 +138,12 @@ def main() -> int:
         socket.setsockopt(zmq.LINGER, _LINGER_MS)
         socket.set_hwm(0)
         socket.connect(start.address)
-        return _run(EngineConfig.model_validate_json(start.engine_config), socket)
+        return _run(EngineConfig.model_validate_json(start.engine_config), start.epoch, socket)
 
 
-def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
+def _run(config: EngineConfig, epoch: int, socket: zmq.Socket[bytes]) -> int:
     try:
-        engine = Engine(config)
+        engine = Engine(config, epoch=epoch)
     except PacelineError as error:
         socket.send(encode_message(Fatal(kind=type(error).__name__, error=str(error))))
         return 1
@@ -154,8 +154,8 @@ def _run(config: EngineConfig, socket: zmq.Socket[bytes]) -> int:
     # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
     gc.collect()
     gc.freeze()
-    socket.send(encode_message(Ready(epoch=config.epoch, model=_model_info(engine))))
-    EngineLoop(engine, socket, config.epoch).run()
+    socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine))))
+    EngineLoop(engine, socket, epoch).run()
     return 0
 
 

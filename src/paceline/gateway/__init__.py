@@ -1,8 +1,8 @@
-"""The HTTP side: OpenAI's API in front of an engine process that it starts, watches and starts again.
+"""Between clients and engines: fronts over HTTP, the generation service, and replicas, which it starts and watches.
 
 Tokenization and chat templates happen here; weights are never loaded here.
 """
 
-from paceline.gateway.serve import serve
+from paceline.gateway.server import serve
 
 __all__ = ["serve"]

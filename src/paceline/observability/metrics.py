@@ -1,29 +1,57 @@
 """Prometheus metrics under `paceline_*`, with vLLM's words where it has them, so that dashboards carry over easily.
 
-Every metric lives in the registry that it is given. An engine's counters restart from 0 with it; here they only grow.
+Metrics listen to a status board. Every metric lives in the registry that it is given, and an engine's carry the names
+of its model and of the engine. An engine's counters restart from 0 with it; here they only grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from paceline.core import DrafterStats, EngineStats
+from paceline.observability.status_board import (
+    EngineAdded,
+    EngineDown,
+    EngineReady,
+    EngineRestarting,
+    Event,
+    HttpAnswered,
+    PromptSubmitted,
+    RequestEnded,
+    StatsReported,
+    StatusBoard,
+    TokensReceived,
+)
 
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_LABELS = ("model_name", "engine")
 _NO_STATS = EngineStats()
 _NO_DRAFTS = DrafterStats()
 
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
-@dataclass(slots=True)
-class RequestTimes:
-    """When a request arrived and got its first and latest token, in seconds of one monotonic clock."""
 
-    arrival_s: float
-    first_token_s: float | None = None
-    last_token_s: float | None = None
+class Metrics:
+    """Everything that /metrics shows of one server."""
+
+    def __init__(self, registry: CollectorRegistry, board: StatusBoard) -> None:
+        self._http = HttpMetrics(registry)
+        self._families = EngineFamilies(registry)
+        self._engines: dict[str, EngineMetrics] = {}
+        board.subscribe(self.observe)
+
+    def observe(self, event: Event) -> None:
+        """Counts an event of the board."""
+        match event:
+            case HttpAnswered():
+                self._http.observe(event)
+            case EngineAdded():
+                self._engines[event.engine] = EngineMetrics(self._families, event.model_name, event.engine)
+            case _:
+                self._engines[event.engine].observe(event)
 
 
 class HttpMetrics:
@@ -41,127 +69,49 @@ class HttpMetrics:
             registry=registry,
         )
 
-    def observe(self, method: str, route: str, status: int, duration_s: float) -> None:
-        """Counts one answered request; `method` and `route` (a path's pattern) are never a client's own text."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(duration_s)
+    def observe(self, event: HttpAnswered) -> None:
+        """Counts one answered request."""
+        self._requests.labels(event.method, event.route, str(event.status)).inc()
+        self._seconds.labels(event.route).observe(event.duration_s)
 
 
-class DrafterMetrics:
-    """What each drafter did, and how long drafts were."""
+class EngineFamilies:
+    """The metrics of engines, before they are told apart by model and engine."""
 
-    def __init__(self, registry: CollectorRegistry, model_name: str) -> None:
-        self._model_name = model_name
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"paceline_spec_decode_{name}", text, ("model_name", *labels), registry=registry)
-
-        self._counters = {
-            "num_drafts": counter("drafter_num_drafts", "Drafts verified, by drafter", "drafter"),
-            "num_draft_tokens": counter("drafter_num_draft_tokens", "Tokens drafted, by drafter", "drafter"),
-            "num_accepted_tokens": counter("drafter_num_accepted_tokens", "Tokens accepted, by drafter", "drafter"),
-            "drafting_s": counter("drafter_seconds", "Time to propose, by drafter", "drafter"),
-        }
-        self._positions = counter(
-            "drafter_num_accepted_tokens_per_pos", "Tokens accepted, by drafter and depth", "drafter", "position"
-        )
-        self._sizes = counter("num_drafts_per_size", "Sequences' steps by the size of their draft", "size")
-
-    def observe(self, stats: EngineStats, previous: EngineStats) -> None:
-        """Adds what is new since the previous snapshot."""
-        for size, grown in _growth(stats.num_drafts_per_size, previous.num_drafts_per_size):
-            self._sizes.labels(self._model_name, str(size)).inc(grown)
-        for name, now in stats.by_drafter.items():
-            before = previous.by_drafter.get(name, _NO_DRAFTS)
-            for field, metric in self._counters.items():
-                metric.labels(self._model_name, name).inc(getattr(now, field) - getattr(before, field))
-            for position, grown in _growth(now.num_accepted_per_position, before.num_accepted_per_position):
-                self._positions.labels(self._model_name, name, str(position)).inc(grown)
-
-
-def _growth(counts: tuple[int, ...], previous: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Index and increase of each count."""
-    for index, count in enumerate(counts):
-        yield index, count - (previous[index] if index < len(previous) else 0)
-
-
-class EngineMetrics:
-    """What one served model's engine does, as the gateway sees it."""
-
-    def __init__(self, registry: CollectorRegistry, model_name: str) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._model_name = model_name
-        self._latest = _NO_STATS
-        self._create_gauges()
-        self._create_counters()
-        self._create_request_metrics()
-        self._drafters = DrafterMetrics(registry, model_name)
-
-    def observe_stats(self, stats: EngineStats) -> None:
-        """Takes over a snapshot of the running engine."""
-        previous, self._latest = self._latest, stats
-        self._running.set(stats.num_running)
-        self._waiting.set(stats.num_waiting)
-        used = stats.num_blocks - stats.num_free_blocks
-        self._cache_usage.set(used / stats.num_blocks if stats.num_blocks else 0.0)
-        self._tokens_per_step.set(stats.tokens_per_step or 0.0)
-        self._latency_reduction.set(stats.latency_reduction or 0.0)
-        for name, counter in self._counters.items():
-            counter.inc(getattr(stats, name) - getattr(previous, name))
-        self._observe_positions(stats.num_accepted_per_position, previous.num_accepted_per_position)
-        self._drafters.observe(stats, previous)
-
-    def observe_ready(self, epoch: int) -> None:
-        """The engine of this epoch has loaded its models."""
-        self._up.set(1)
-        self._epoch.set(epoch)
-
-    def observe_down(self) -> None:
-        """The engine ended, or is not ready yet; its counters will restart from 0."""
-        self._latest = _NO_STATS
-        for gauge in (self._up, self._running, self._waiting, self._cache_usage):
-            gauge.set(0)
-
-    def observe_restart(self) -> None:
-        """An engine that had been ready ended by itself."""
-        self._restarts.inc()
-
-    def observe_prompt(self, num_tokens: int) -> None:
-        """A prompt was handed to the engine."""
-        self._prompt_tokens.inc(num_tokens)
-
-    def observe_tokens(self, times: RequestTimes, num_tokens: int, now_s: float) -> None:
-        """Output tokens of a request arrived; writes `times`."""
-        self._generation_tokens.inc(num_tokens)
-        if times.first_token_s is None:
-            self._time_to_first_token.observe(now_s - times.arrival_s)
-            times.first_token_s = now_s
-        elif times.last_token_s is not None:
-            for _ in range(num_tokens):
-                self._inter_token_latency.observe((now_s - times.last_token_s) / num_tokens)
-        times.last_token_s = now_s
-
-    def observe_end(self, times: RequestTimes, finished_reason: str, now_s: float) -> None:
-        """A request ended: `stop`, `length`, `abort` (its client left) or `error`."""
-        self._ended.labels(self._model_name, finished_reason).inc()
-        self._request_latency.observe(now_s - times.arrival_s)
-
-    def _create_gauges(self) -> None:
-        self._up = self._gauge("engine_up", "1 while an engine process is ready")
-        self._epoch = self._gauge("engine_epoch", "Restarts of the engine process that is ready")
-        self._running = self._gauge("num_requests_running", "Requests in the engine's batch")
-        self._waiting = self._gauge("num_requests_waiting", "Requests that wait in the engine for a place in the batch")
-        self._tokens_per_step = self._gauge("tokens_per_step", "Tokens committed per sequence and step since the start")
-        self._latency_reduction = self._gauge(
+        self.up = self._gauge("engine_up", "1 while an engine process is ready")
+        self.epoch = self._gauge("engine_epoch", "Restarts of the engine process that is ready")
+        self.running = self._gauge("num_requests_running", "Requests in the engine's batch")
+        self.waiting = self._gauge("num_requests_waiting", "Requests that wait in the engine for a place in the batch")
+        self.tokens_per_step = self._gauge("tokens_per_step", "Tokens committed per sequence and step since the start")
+        self.latency_reduction = self._gauge(
             "avg_latency_reduction", "1 - decoding time / time of plain decoding as predicted, since the start"
         )
-        self._cache_usage = self._gauge("kv_cache_usage_perc", "Part of the KV blocks in use, 1 is all")
+        self.cache_usage = self._gauge("kv_cache_usage_perc", "Part of the KV blocks in use, 1 is all")
+        self.restarts = self._counter("engine_restarts", "Engine processes that ended by themselves")
+        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of requests handed to the engine")
+        self.generation_tokens = self._counter("generation_tokens", "Tokens generated")
+        self.ended = self._counter("request_success", "Requests ended, by reason", "finished_reason")
+        self.time_to_first_token = self._histogram("time_to_first_token_seconds", "Arrival to first token")
+        self.inter_token_latency = self._histogram("inter_token_latency_seconds", "Time per token after the first")
+        self.request_latency = self._histogram("e2e_request_latency_seconds", "Arrival to end")
+        self.of_stats = self._stats_counters()
+        self.accepted_per_position = self._counter(
+            "spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by depth in the draft", "position"
+        )
+        self.sizes = self._counter("spec_decode_num_drafts_per_size", "Sequences' steps by their draft's size", "size")
+        self.of_drafters = self._drafter_counters()
+        self.drafter_positions = self._counter(
+            "spec_decode_drafter_num_accepted_tokens_per_pos",
+            "Tokens accepted, by drafter and depth",
+            "drafter",
+            "position",
+        )
 
-    def _create_counters(self) -> None:
-        self._restarts = self._counter("engine_restarts", "Engine processes that ended by themselves")
-        self._prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of requests handed to the engine")
-        self._generation_tokens = self._counter("generation_tokens", "Tokens generated")
-        self._counters = {
+    def _stats_counters(self) -> dict[str, Counter]:
+        """By the field of `EngineStats` that each one follows."""
+        return {
             "num_steps": self._counter("engine_steps", "Forward passes of the target"),
             "num_preemptions": self._counter("num_preemptions", "Sequences set back for lack of KV blocks"),
             "num_prefix_query_tokens": self._counter("prefix_cache_queries", "Prompt tokens looked up in the cache"),
@@ -178,37 +128,107 @@ class EngineMetrics:
             "num_accepted_tokens": self._counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted"),
         }
 
-    def _create_request_metrics(self) -> None:
-        self._accepted_per_position = Counter(
-            "paceline_spec_decode_num_accepted_tokens_per_pos",
-            "Drafted tokens accepted, by depth in the draft",
-            ("model_name", "position"),
-            registry=self._registry,
-        )
-        self._ended = Counter(
-            "paceline_request_success",
-            "Requests ended, by reason",
-            ("model_name", "finished_reason"),
-            registry=self._registry,
-        )
-        self._time_to_first_token = self._histogram("time_to_first_token_seconds", "Arrival to first token")
-        self._inter_token_latency = self._histogram("inter_token_latency_seconds", "Time per token after the first")
-        self._request_latency = self._histogram("e2e_request_latency_seconds", "Arrival to end")
+    def _drafter_counters(self) -> dict[str, Counter]:
+        """By the field of `DrafterStats` that each one follows."""
 
-    def _observe_positions(self, counts: tuple[int, ...], previous: tuple[int, ...]) -> None:
-        for position, grown in _growth(counts, previous):
-            self._accepted_per_position.labels(self._model_name, str(position)).inc(grown)
+        def counter(name: str, text: str) -> Counter:
+            return self._counter(f"spec_decode_drafter_{name}", text, "drafter")
+
+        return {
+            "num_drafts": counter("num_drafts", "Drafts verified, by drafter"),
+            "num_draft_tokens": counter("num_draft_tokens", "Tokens drafted, by drafter"),
+            "num_accepted_tokens": counter("num_accepted_tokens", "Tokens accepted, by drafter"),
+            "drafting_s": counter("seconds", "Time to propose, by drafter"),
+        }
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        gauge = Gauge(f"paceline_{name}", text, ("model_name",), registry=self._registry)
-        return gauge.labels(self._model_name)
+        return Gauge(f"paceline_{name}", text, _LABELS, registry=self._registry)
 
-    def _counter(self, name: str, text: str) -> Counter:
-        counter = Counter(f"paceline_{name}", text, ("model_name",), registry=self._registry)
-        return counter.labels(self._model_name)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"paceline_{name}", text, (*_LABELS, *labels), registry=self._registry)
 
     def _histogram(self, name: str, text: str) -> Histogram:
-        histogram = Histogram(
-            f"paceline_{name}", text, ("model_name",), buckets=_LATENCY_BUCKETS_S, registry=self._registry
-        )
-        return histogram.labels(self._model_name)
+        return Histogram(f"paceline_{name}", text, _LABELS, buckets=_LATENCY_BUCKETS_S, registry=self._registry)
+
+
+class EngineMetrics:
+    """What one engine does, as the gateway sees it."""
+
+    def __init__(self, families: EngineFamilies, model_name: str, engine: str) -> None:
+        self._labels = (model_name, engine)
+        self._families = families
+        self._latest = _NO_STATS
+        self._up, self._epoch = self._own(families.up), self._own(families.epoch)
+        self._running, self._waiting = self._own(families.running), self._own(families.waiting)
+        self._tokens_per_step = self._own(families.tokens_per_step)
+        self._latency_reduction = self._own(families.latency_reduction)
+        self._cache_usage = self._own(families.cache_usage)
+        self._restarts = self._own(families.restarts)
+        self._prompt_tokens = self._own(families.prompt_tokens)
+        self._generation_tokens = self._own(families.generation_tokens)
+        self._time_to_first_token = self._own(families.time_to_first_token)
+        self._inter_token_latency = self._own(families.inter_token_latency)
+        self._request_latency = self._own(families.request_latency)
+        self._of_stats = {name: self._own(family) for name, family in families.of_stats.items()}
+
+    def observe(self, event: Event) -> None:
+        """Counts an event of this engine."""
+        match event:
+            case TokensReceived():
+                self._observe_tokens(event)
+            case StatsReported():
+                self._observe_stats(event.stats)
+            case PromptSubmitted():
+                self._prompt_tokens.inc(event.num_tokens)
+            case RequestEnded():
+                self._families.ended.labels(*self._labels, event.reason).inc()
+                self._request_latency.observe(event.duration_s)
+            case EngineReady():
+                self._up.set(1)
+                self._epoch.set(event.epoch)
+            case EngineDown():
+                self._latest = _NO_STATS
+                for gauge in (self._up, self._running, self._waiting, self._cache_usage):
+                    gauge.set(0)
+            case EngineRestarting():
+                self._restarts.inc()
+
+    def _own(self, family: Metric) -> Metric:
+        return family.labels(*self._labels)
+
+    def _observe_tokens(self, event: TokensReceived) -> None:
+        self._generation_tokens.inc(event.num_tokens)
+        if event.are_first:
+            self._time_to_first_token.observe(event.wait_s)
+            return
+        for _ in range(event.num_tokens):
+            self._inter_token_latency.observe(event.wait_s / event.num_tokens)
+
+    def _observe_stats(self, stats: EngineStats) -> None:
+        previous, self._latest = self._latest, stats
+        self._running.set(stats.num_running)
+        self._waiting.set(stats.num_waiting)
+        used = stats.num_blocks - stats.num_free_blocks
+        self._cache_usage.set(used / stats.num_blocks if stats.num_blocks else 0.0)
+        self._tokens_per_step.set(stats.tokens_per_step or 0.0)
+        self._latency_reduction.set(stats.latency_reduction or 0.0)
+        for name, counter in self._of_stats.items():
+            counter.inc(getattr(stats, name) - getattr(previous, name))
+        for position, grown in _growth(stats.num_accepted_per_position, previous.num_accepted_per_position):
+            self._families.accepted_per_position.labels(*self._labels, str(position)).inc(grown)
+        for size, grown in _growth(stats.num_drafts_per_size, previous.num_drafts_per_size):
+            self._families.sizes.labels(*self._labels, str(size)).inc(grown)
+        for name, now in stats.by_drafter.items():
+            self._observe_drafter(name, now, previous.by_drafter.get(name, _NO_DRAFTS))
+
+    def _observe_drafter(self, name: str, now: DrafterStats, before: DrafterStats) -> None:
+        for field, family in self._families.of_drafters.items():
+            family.labels(*self._labels, name).inc(getattr(now, field) - getattr(before, field))
+        for position, grown in _growth(now.num_accepted_per_position, before.num_accepted_per_position):
+            self._families.drafter_positions.labels(*self._labels, name, str(position)).inc(grown)
+
+
+def _growth(counts: tuple[int, ...], previous: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Index and increase of each count."""
+    for index, count in enumerate(counts):
+        yield index, count - (previous[index] if index < len(previous) else 0)

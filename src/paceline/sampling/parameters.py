@@ -7,7 +7,7 @@ Programs, the HTTP API and the command line all check against `RANGES`. What a p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -82,16 +82,27 @@ def normalize(params: Params) -> Params:
 
 
 def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
-    """Raises InvalidRequestError, which names the parameter, where one is out of its range."""
+    """Raises InvalidRequestError, which names the parameter, where one is out of its range or has a token id that the
+    model does not have."""
+    check_token_ids(params.logit_bias, "logit_bias", vocab_size)
+    check_token_ids(params.stop_token_ids, "stop_token_ids", vocab_size)
     for name, allowed in RANGES.items():
         if name != "logit_bias" and hasattr(params, name):
             check_range(name, getattr(params, name), allowed)
     check_range("num_logprobs", params.num_logprobs, Range(0, vocab_size))
-    for token_id, bias in params.logit_bias.items():
-        check_range("logit_bias", token_id, Range(0, vocab_size - 1))
+    for bias in params.logit_bias.values():
         check_range("logit_bias", bias, RANGES["logit_bias"])
     if not all(params.stop):
         raise InvalidRequestError("stop contains an empty string; leave it out", "stop")
+
+
+def check_token_ids(token_ids: Iterable[int], param: str, vocab_size: int) -> None:
+    """Raises InvalidRequestError for a token id that the model does not have."""
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequestError(
+                f"{param} has token id {token_id}, but the vocabulary ends at {vocab_size - 1}", param, "invalid_value"
+            )
 
 
 def _plain_number(value: object) -> int | float:

@@ -5,14 +5,13 @@ Gateway and engine call the same functions, so that a request is refused with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
-from paceline.sampling.parameters import RANGES, check_range, check_sampling_params, normalize
+from paceline.sampling.parameters import RANGES, check_range, check_sampling_params, check_token_ids, normalize
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,6 @@ def check_request(request: Request, limits: RequestLimits) -> Request:
         raise InvalidRequestError("the prompt is empty; send at least one token", "prompt", "empty_prompt")
     check_token_ids(request.prompt_token_ids, "prompt", limits.vocab_size)
     check_token_ids(request.resumed_token_ids, "resumed_token_ids", limits.vocab_size)
-    check_token_ids(sampling.stop_token_ids, "stop_token_ids", limits.vocab_size)
     check_room(len(request.prompt_token_ids), limits.context_window_size)
     check_sampling_params(sampling, limits.vocab_size)
     check_range("choice_index", request.choice_index, RANGES["choice_index"])
@@ -61,22 +59,15 @@ def overflow(fact: str, context_window_size: int, param: str) -> ContextOverflow
     )
 
 
-def check_token_ids(token_ids: Iterable[int], param: str, vocab_size: int) -> None:
-    """Raises InvalidRequestError for a token id that the model does not have."""
-    for token_id in token_ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequestError(
-                f"{param} has token id {token_id}, but the vocabulary ends at {vocab_size - 1}", param, "invalid_value"
-            )
-
-
 def check_speculation(speculation: SpeculationParams, drafter_names: frozenset[str]) -> None:
     """Raises InvalidRequestError for a negative window, or for a drafter whose name nobody knows."""
     check_range("max_window", speculation.max_window, RANGES["max_window"])
     for name in speculation.drafters or ():
         if name not in drafter_names:
             known = ", ".join(sorted(drafter_names)) or "none"
-            raise InvalidRequestError(f"{name!r} is not a drafter; known are: {known}", "drafters", "invalid_value")
+            raise InvalidRequestError(
+                f"{name!r} is not a drafter; known are: {known}", "speculation.drafters", "invalid_value"
+            )
 
 
 def _check_min_tokens(sampling: SamplingParams, room: int) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from paceline.drafters.registry import drafter_names
 from paceline.sampling import RANGES
 
 MAX_COUNT = 2**31 - 1
@@ -141,15 +140,6 @@ def _check_unicode(text: str) -> str:
     return text
 
 
-def _drafter_name(value: str) -> str:
-    known = drafter_names()
-    if value not in known:
-        raise PydanticCustomError(
-            "invalid_value", "no drafter has this name; known are {names}", {"names": ", ".join(known)}
-        )
-    return value
-
-
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 SignedCount = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
@@ -166,4 +156,3 @@ MessageContent = Annotated[
     PlainValidator(_content, json_schema_input_type=str | list[dict[str, str]] | None),
 ]
 Reasoning = Annotated[str | None, AfterValidator(_reasoning)]
-DrafterName = Annotated[str, AfterValidator(_drafter_name)]

@@ -13,7 +13,6 @@ from pydantic_core import PydanticCustomError
 from paceline.core import SpeculationMode
 from paceline.gateway.openai.field_types import (
     Count,
-    DrafterName,
     LogitBias,
     MessageContent,
     PositiveCount,
@@ -60,7 +59,7 @@ class SpeculationOptions(_Strict):
 
     mode: Literal["auto", "off"] = "auto"
     max_window: Count | None = None
-    drafters: list[DrafterName] | None = None
+    drafters: list[str] | None = None
 
     @property
     def speculation_mode(self) -> SpeculationMode:

@@ -14,9 +14,10 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paceline.gateway.disconnect import ClientGoneError
-from paceline.gateway.errors import ApiError, api_error_from
-from paceline.observability import HttpMetrics, log_event
+from paceline.gateway.http.disconnect import ClientGoneError
+from paceline.gateway.http.errors import ApiError, api_error_from
+from paceline.observability import StatusBoard, log_event
+from paceline.observability.status_board import HttpAnswered
 
 _LOGGER = logging.getLogger(__name__)
 _REQUEST_ID = "x-request-id"
@@ -73,9 +74,9 @@ class _Exchange:
 class ExchangeMiddleware:
     """The outermost layer of the app; no exception leaves it before a response has begun."""
 
-    def __init__(self, app: ASGIApp, *, metrics: HttpMetrics, max_body_size_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, board: StatusBoard, max_body_size_bytes: int) -> None:
         self._app = app
-        self._metrics = metrics
+        self._board = board
         self._max_body_size_bytes = max_body_size_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +113,7 @@ class ExchangeMiddleware:
     def _record(self, scope: Scope, exchange: _Exchange) -> None:
         duration_s = time.monotonic() - exchange.started_s
         status = exchange.status or _CLIENT_CLOSED_REQUEST
-        self._metrics.observe(*_labels_of(scope), status, duration_s)
+        self._board.publish(HttpAnswered(*_labels_of(scope), status, duration_s))
         log_event(
             _LOGGER,
             "request",

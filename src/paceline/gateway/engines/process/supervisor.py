@@ -19,11 +19,12 @@ from paceline.config import EngineConfig
 from paceline.core import errors
 from paceline.core.errors import PacelineError
 from paceline.core.messages import Failed, Fatal, FromEngine, Outputs, Ping, Ready
-from paceline.gateway.engine_client import EngineClient
-from paceline.gateway.engine_handle import EngineHandle
-from paceline.gateway.errors import engine_crashed
-from paceline.observability import EngineMetrics, log_event
-from paceline.observability.logging import LogFormat
+from paceline.gateway.engines.process.client import EngineClient
+from paceline.gateway.engines.process.handle import EngineHandle
+from paceline.gateway.errors import EngineEndedError
+from paceline.observability import log_event
+from paceline.observability.logging import FieldValue, LogFormat
+from paceline.observability.status_board import EngineRestarting, StatusBoard
 
 _LOGGER = logging.getLogger(__name__)
 _FIRST_DELAY_S = 0.5
@@ -57,7 +58,7 @@ class Supervisor:
         self,
         config: EngineConfig,
         client: EngineClient,
-        metrics: EngineMetrics,
+        board: StatusBoard,
         *,
         socket_dir: Path,
         log_format: LogFormat,
@@ -65,7 +66,7 @@ class Supervisor:
     ) -> None:
         self._config = config
         self._client = client
-        self._metrics = metrics
+        self._board = board
         self._socket_dir = socket_dir
         self._log_format = log_format
         self._engine_timeout_s = engine_timeout_s
@@ -74,29 +75,32 @@ class Supervisor:
         """Never returns; raises the engine's own error where the first one could not start."""
         delay = RestartDelay()
         with zmq.asyncio.Context() as context:
-            for epoch in itertools.count(self._config.epoch):
+            for epoch in itertools.count():
                 started_s = time.monotonic()
                 error = await self._run_engine(epoch, context)
                 if self._client.model is None:
                     raise error
-                self._metrics.observe_restart()
                 delay_s = delay.after(time.monotonic() - started_s)
-                log_event(_LOGGER, "engine ended", level=logging.ERROR, reason=str(error), restart_in_s=delay_s)
+                self._board.publish(EngineRestarting(self._client.name, str(error), delay_s))
+                self._log("engine ended", level=logging.ERROR, reason=str(error), restart_in_s=delay_s)
                 await asyncio.sleep(delay_s)
 
     async def _run_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
         """Starts an engine and serves it until it ends; returns why it did."""
-        config = self._config.model_copy(update={"epoch": epoch})
+        address = self._socket_dir / f"engine-{self._client.name}-{epoch}"
         try:
-            engine = await EngineHandle.start(config, context, self._socket_dir, self._log_format)
+            engine = await EngineHandle.start(self._config, epoch, context, address, self._log_format)
         except OSError as error:
             return PacelineError(f"the engine process could not be started: {error}")
-        log_event(_LOGGER, "engine starting", epoch=epoch, process_id=engine.process_id)
+        self._log("engine starting", epoch=epoch, process_id=engine.process_id)
         try:
             return await self._attend(engine)
         finally:
-            self._client.detach(engine_crashed())
+            self._client.detach(EngineEndedError())
             await engine.stop()
+
+    def _log(self, event: str, *, level: int = logging.INFO, **fields: FieldValue) -> None:
+        log_event(_LOGGER, event, level=level, engine=self._client.name, **fields)
 
     async def _attend(self, engine: EngineHandle) -> PacelineError:
         receiving = asyncio.create_task(self._receive(engine))
@@ -117,7 +121,7 @@ class Supervisor:
         for number in itertools.count():
             await asyncio.sleep(self._engine_timeout_s / _PINGS_PER_TIMEOUT)
             if self._client.is_ready and engine.silence_s > self._engine_timeout_s:
-                log_event(_LOGGER, "engine hangs", level=logging.ERROR, silence_s=engine.silence_s)
+                self._log("engine hangs", level=logging.ERROR, silence_s=engine.silence_s)
                 engine.kill()
                 return
             engine.send(Ping(number))
@@ -139,7 +143,7 @@ class Supervisor:
         """Acts on a message; returns an error where it is the engine's last."""
         match message:
             case Ready():
-                log_event(_LOGGER, "engine ready", epoch=message.epoch, model=message.model.name)
+                self._log("engine ready", epoch=message.epoch, model=message.model.name)
                 self._client.attach(message.epoch, message.model, engine.send)
             case Outputs() | Failed():
                 self._client.deliver(message)

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from paceline.core.errors import PacelineError
-from paceline.gateway.disconnect import ClientGoneError, until_disconnect
-from paceline.gateway.errors import api_error_from
+from paceline.gateway.http.disconnect import ClientGoneError, until_disconnect
+from paceline.gateway.http.errors import api_error_from
 from paceline.observability import log_event
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""`ServedModel`: the gateway's side of the model that is served: its names, its tokenizer and its limits.
+"""`PromptEncoder`: turns chats and texts into token ids with a model's own tokenizer and chat template.
 
 No weights are loaded here: the tokenizer comes from the file's metadata, and the mapping is closed again.
 """
@@ -7,37 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
-from paceline.gateway.errors import model_not_found
+from paceline.gateway.generation_call import Chat
 from paceline.machine.cores import num_usable_cores
-from paceline.sampling.request_check import check_room, check_token_ids, overflow
+from paceline.sampling.parameters import check_token_ids
+from paceline.sampling.request_check import check_room, overflow
 from paceline.tokenizer import MAX_TEMPLATE_PROCESSES, Tokenizer
 
-DEFAULT_NAME = "default"
 _SMALL_BODY_BYTES = 4096
 
 Result = TypeVar("Result")
 
 
-class ServedModel:
-    """The model that clients may name by its served name, its own name or `default`.
+class PromptEncoder:
+    """Encodes the prompts of calls.
 
-    Prompts of calls whose bodies are not small are encoded in threads, one for each core, so that the event loop goes
-    on and memory is bounded; `size_bytes` is always the size of the whole body. Chats are rendered in other threads,
-    which wait for the template's processes: a slow template keeps no thread from encoding.
+    Prompts of calls that are not small are encoded in threads, one for each core, so that the event loop goes on and
+    memory is bounded; `size_bytes` is always the size of the whole call. Chats are rendered in other threads, which
+    wait for the template's processes: a slow template keeps no thread from encoding.
     """
 
-    def __init__(self, served_name: str, own_name: str, tokenizer: asyncio.Future[Tokenizer]) -> None:
-        self.name = served_name
-        self._names = frozenset({served_name, own_name, DEFAULT_NAME})
+    def __init__(self, tokenizer: asyncio.Future[Tokenizer]) -> None:
         self._tokenizer = tokenizer
         self._threads = ThreadPoolExecutor(num_usable_cores(), thread_name_prefix="encode")
         self._rendering_threads = ThreadPoolExecutor(MAX_TEMPLATE_PROCESSES, thread_name_prefix="render")
@@ -47,39 +45,31 @@ class ServedModel:
         """Whether the tokenizer is loaded."""
         return self._tokenizer.done() and not self._tokenizer.cancelled()
 
-    def check_name(self, name: str | None) -> None:
-        """Raises ApiError 404 where a request means another model; None means this one."""
-        if name is not None and name not in self._names:
-            raise model_not_found(name, self.name)
-
     async def tokenizer(self) -> Tokenizer:
         """The tokenizer, once it is loaded."""
         return await asyncio.shield(self._tokenizer)
 
-    async def encode_chat(
-        self, messages: Iterable[Mapping[str, object]], options: Mapping[str, Any], model: ModelInfo, size_bytes: int
-    ) -> list[int]:
-        """Token ids of the rendered chat template; `options` are variables of the template.
-
-        Raises InvalidRequestError where the template or `check_prompt` refuses.
-        """
+    async def encode_chat(self, chat: Chat, model: ModelInfo, size_bytes: int) -> list[int]:
+        """Returns the token ids of the rendered chat; raises InvalidRequestError where the template or `check_prompt`
+        refuses."""
         tokenizer = await self.tokenizer()
-        render = partial(_render_chat, tokenizer, messages, options)
+        render = partial(_render_chat, tokenizer, chat)
         text = await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
         return await self._run(partial(_encode_rendered, tokenizer, text, model), size_bytes)
 
     async def encode_prompts(
-        self, prompts: Iterable[str | list[int]], model: ModelInfo, size_bytes: int
+        self, prompts: Sequence[str | list[int]], model: ModelInfo, size_bytes: int
     ) -> list[list[int]]:
-        """Token ids of texts, with the model's beginning-of-sequence token where it wants one; lists stay as they are.
+        """Returns the token ids of texts, with the model's beginning-of-sequence token where it wants one; lists stay
+        as they are.
 
         Raises InvalidRequestError at the first that `check_prompt` refuses.
         """
         tokenizer = await self.tokenizer()
         return [await self._run(partial(_encode_prompt, tokenizer, one, model), size_bytes) for one in prompts]
 
-    async def texts_of(self, prompts: Iterable[str | list[int]], size_bytes: int) -> list[str]:
-        """The prompts as text."""
+    async def texts_of(self, prompts: Sequence[str | list[int]], size_bytes: int) -> list[str]:
+        """Returns the prompts as text."""
         tokenizer = await self.tokenizer()
         return [
             one if isinstance(one, str) else await self._run(partial(tokenizer.decode, one), size_bytes)
@@ -118,8 +108,8 @@ def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
     check_token_ids(token_ids, param, model.vocab_size)
 
 
-def _render_chat(tokenizer: Tokenizer, messages: Iterable[Mapping[str, object]], options: Mapping[str, Any]) -> str:
-    return tokenizer.render_chat(list(messages), **options)
+def _render_chat(tokenizer: Tokenizer, chat: Chat) -> str:
+    return tokenizer.render_chat(chat.messages, **chat.template_options)
 
 
 def _encode_rendered(tokenizer: Tokenizer, text: str, model: ModelInfo) -> list[int]:

@@ -1,6 +1,7 @@
-"""`Generation`: the outputs of one API call's choices as they arrive, and `Flight`, what is known of one of them.
+"""`InFlightRequest`: one request that an engine holds; `OutputStream`: the outputs of one call's requests.
 
-A flight keeps what a replay needs: the request and the tokens its client has. Filled by `engine_client`.
+A request in flight keeps what a replay needs: the request and the tokens that its client has. The engine's client fills
+both.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from typing import Self
 
 from paceline.core import Output, Request
 from paceline.core.errors import PacelineError
-from paceline.observability import RequestTimes
+from paceline.gateway.answer import Outputs
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
-    """One request that the engine holds. `epoch` is the engine's that has it."""
+class InFlightRequest:
+    """One request that the engine of `epoch` holds. `heard_s` is the time of its latest tokens, before them that of
+    its arrival, both of the monotonic clock."""
 
     request: Request
     epoch: int
-    times: RequestTimes
-    generation: Generation
+    arrival_s: float
+    heard_s: float
+    stream: OutputStream
     token_ids: list[int] = field(default_factory=list)
 
     def accept(self, output: Output) -> bool:
@@ -44,11 +47,8 @@ class Flight:
         return True
 
 
-class Generation:
-    """An asynchronous iterator of (index of the choice, output), which ends when every choice has.
-
-    Used as a context: leaving it aborts what is unfinished. Iteration raises the first error of any choice.
-    """
+class OutputStream(Outputs):
+    """The outputs of one call's requests, as the client delivers them."""
 
     def __init__(self, requests: Sequence[Request], abandon: Callable[[Request], None]) -> None:
         self._choices = {request.request_id: index for index, request in enumerate(requests)}

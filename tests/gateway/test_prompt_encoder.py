@@ -10,21 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from starlette.requests import Request as HttpRequest
 
-from paceline.core import Request
+from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.core.messages import ModelInfo, ToEngine
-from paceline.gateway import app as app_module
-from paceline.gateway.arrival import Arrival
-from paceline.gateway.engine_client import EngineClient
-from paceline.gateway.errors import ApiError
-from paceline.gateway.openai.chat import create_chat_completion
-from paceline.gateway.openai.completions import create_completion
-from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
-from paceline.gateway.served_model import ServedModel, load_tokenizer
-from paceline.observability import EngineMetrics
+from paceline.gateway.engines.process.client import EngineClient
+from paceline.gateway.engines.process.replica import ProcessReplica
+from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
+from paceline.gateway.errors import QueueFullError
+from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.gateway.openai import routes
+from paceline.gateway.openai.schema import CompletionRequest
+from paceline.gateway.principal import Principal
+from paceline.observability import StatusBoard
+from paceline.observability.status_board import EngineAdded
 from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 
@@ -59,15 +59,16 @@ def info(tokenizer: Tokenizer) -> ModelInfo:
     return ModelInfo(name="m", context_window_size=64, vocab_size=tokenizer.vocab_size)
 
 
-def served(tokenizer: Any) -> ServedModel:
+def encoder(tokenizer: Any) -> PromptEncoder:
     ready = asyncio.get_running_loop().create_future()
     ready.set_result(tokenizer)
-    return ServedModel("m", "m", ready)
+    return PromptEncoder(ready)
 
 
 def client(info: ModelInfo, max_queued_requests: int) -> EngineClient:
-    metrics = EngineMetrics(CollectorRegistry(), "m")
-    made = EngineClient(metrics, max_queued_requests=max_queued_requests, ready_timeout_s=5.0)
+    board = StatusBoard()
+    board.publish(EngineAdded("0", "m"))
+    made = EngineClient("0", board, max_queued_requests=max_queued_requests, ready_timeout_s=5.0)
     sent: list[ToEngine] = []
     made.attach(0, info, sent.append)
     return made
@@ -78,27 +79,27 @@ async def test_of_a_text_that_cannot_fit_little_is_encoded(
     text: str, tokenizer: Tokenizer, info: ModelInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tokenizer, monkeypatch)
-    model = served(tokenizer)
+    model = encoder(tokenizer)
     with pytest.raises(ContextOverflowError, match=r"the prompt has at least [0-9]+ tokens") as caught:
         await model.encode_prompts([text], info, len(text))
     assert (caught.value.param, caught.value.code) == ("prompt", "context_length_exceeded")
     assert sum(recorder.sizes) < 50_000
     recorder.sizes.clear()
     with pytest.raises(ContextOverflowError, match=r"the prompt has at least [0-9]+ tokens") as caught:
-        await model.encode_chat([{"role": "user", "content": text}], {}, info, len(text))
+        await model.encode_chat(Chat([{"role": "user", "content": text}]), info, len(text))
     assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
     assert sum(recorder.sizes) < 50_000
 
 
 @pytest.mark.parametrize("size_bytes", [100, LARGE])
 async def test_what_fits_is_encoded_as_ever(size_bytes: int, tokenizer: Tokenizer, info: ModelInfo) -> None:
-    model = served(tokenizer)
+    model = encoder(tokenizer)
     texts = ["the riders at the front", "hello world"]
     expected = [tokenizer.encode_prompt(text) for text in texts]
     assert await model.encode_prompts([*texts, [1, 2]], info, size_bytes) == [*expected, [1, 2]]
     assert await model.texts_of([texts[0], expected[1]], size_bytes) == texts
     messages = [{"role": "user", "content": texts[0]}]
-    assert await model.encode_chat(messages, {}, info, size_bytes) == tokenizer.encode_chat(messages)
+    assert await model.encode_chat(Chat(messages), info, size_bytes) == tokenizer.encode_chat(messages)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ async def test_the_first_prompt_that_is_refused_ends_the_call(
 ) -> None:
     recorder = Recorder(tokenizer, monkeypatch)
     with pytest.raises(InvalidRequestError, match=message):
-        await served(tokenizer).encode_prompts([prompt, "never reached"], info, LARGE)
+        await encoder(tokenizer).encode_prompts([prompt, "never reached"], info, LARGE)
     assert len("never reached") not in recorder.sizes
 
 
@@ -118,10 +119,10 @@ async def test_a_large_body_is_encoded_beside_the_event_loop_however_small_its_p
     tokenizer: Tokenizer, info: ModelInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tokenizer, monkeypatch)
-    model = served(tokenizer)
+    model = encoder(tokenizer)
     await model.encode_prompts(["hello"] * 250, info, LARGE)
     await model.texts_of([[1, 2]] * 3, LARGE)
-    await model.encode_chat(({"role": "user", "content": "", "name": "n"} for _ in range(5)), {}, info, LARGE)
+    await model.encode_chat(Chat([{"role": "user", "content": "", "name": "n"}] * 5), info, LARGE)
     assert len(recorder.sizes) == 250 + 3 + 2
     assert threading.current_thread() not in recorder.threads
     recorder.threads.clear()
@@ -145,7 +146,7 @@ async def test_no_more_texts_are_encoded_at_once_than_there_are_cores(info: Mode
             running -= 1
         return [1]
 
-    model = served(SimpleNamespace(encode_prompt=encode, least_num_tokens=lambda text, enough: 1))
+    model = encoder(SimpleNamespace(encode_prompt=encode, least_num_tokens=lambda text, enough: 1))
     calls = [asyncio.create_task(model.encode_prompts(["a"], info, LARGE)) for _ in range(3 * num_cores)]
     while running < num_cores:
         await asyncio.sleep(0.001)
@@ -172,9 +173,9 @@ async def test_slow_renderings_keep_no_thread_from_encoding(info: ModelInfo) -> 
         encode_prompt=lambda text: [1],
         least_num_tokens=lambda text, enough: 1,
     )
-    model = served(tokenizer)
+    model = encoder(tokenizer)
     messages = [{"role": "user", "content": "four"}]
-    chats = [asyncio.create_task(model.encode_chat(messages, {}, info, size)) for size in (LARGE, 100) * 20]
+    chats = [asyncio.create_task(model.encode_chat(Chat(messages), info, size)) for size in (LARGE, 100) * 20]
     await asyncio.sleep(0.05)
     assert await model.encode_prompts(["a", "b"], info, LARGE) == [[1], [1]]
     assert not any(chat.done() for chat in chats)
@@ -184,7 +185,7 @@ async def test_slow_renderings_keep_no_thread_from_encoding(info: ModelInfo) -> 
 
 @pytest.mark.parametrize(
     ("max_queued_requests", "kind", "message"),
-    [(2, InvalidRequestError, "2 choices, not 3"), (3, ApiError, "1 requests are already waiting")],
+    [(2, InvalidRequestError, "2 choices, not 3"), (3, QueueFullError, "1 requests are already waiting")],
 )
 async def test_the_queue_is_checked_before_anything_is_encoded(
     max_queued_requests: int,
@@ -196,14 +197,25 @@ async def test_the_queue_is_checked_before_anything_is_encoded(
 ) -> None:
     recorder = Recorder(tokenizer, monkeypatch)
     engine = client(info, max_queued_requests)
-    gateway: Any = SimpleNamespace(model=served(tokenizer), client=engine)
+    replica = ProcessReplica(
+        "0", served_name="m", own_model_name="m", encoder=encoder(tokenizer), client=engine, supervisor=None
+    )
     await engine.submit([Request(request_id="waits", prompt_token_ids=[1])], 0.0)
-    arrival = Arrival(0.0, "", LARGE)
-    with pytest.raises(kind, match=message):
-        await create_completion(gateway, CompletionRequest(prompt=["a", "b", "c"]), arrival)
-    chat = ChatCompletionRequest.model_validate({"messages": [{"role": "user", "content": "a"}], "n": 3})
-    with pytest.raises(kind, match=message):
-        await create_chat_completion(gateway, chat, arrival)
+    chat = Chat([{"role": "user", "content": "a"}])
+    for content, num_choices in ((["a", "b", "c"], 1), (chat, 3)):
+        call = GenerationCall(
+            call_id="call",
+            model=None,
+            input=content,
+            num_choices=num_choices,
+            sampling=SamplingParams(),
+            speculation=SpeculationParams(),
+            principal=Principal(),
+            arrival_s=0.0,
+            size_bytes=LARGE,
+        )
+        with pytest.raises(kind, match=message):
+            await replica.begin(call)
     assert recorder.sizes == []
 
 
@@ -212,7 +224,7 @@ async def test_a_large_body_is_parsed_beside_the_event_loop(
     size: int, is_beside_the_loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    parse_body = app_module.parse_body
+    parse_body = routes.parse_body
 
     def parse(*args: Any) -> Any:
         threads.append(threading.current_thread())
@@ -221,9 +233,9 @@ async def test_a_large_body_is_parsed_beside_the_event_loop(
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b'{"prompt": "%s"}' % (b"a" * size)}
 
-    monkeypatch.setattr(app_module, "parse_body", parse)
+    monkeypatch.setattr(routes, "parse_body", parse)
     request = HttpRequest({"type": "http", "method": "POST", "headers": []}, receive)
-    body = await app_module._body_of(CompletionRequest)(request)
+    body = await routes._body_of(CompletionRequest)(request)
     assert body.prompt == ["a" * size]
     assert (threads != [threading.current_thread()]) == is_beside_the_loop
-    assert (await Arrival.of(request)).body_size_bytes == size + len('{"prompt": ""}')
+    assert (await routes._arrival_of(request)).body_size_bytes == size + len('{"prompt": ""}')

@@ -44,10 +44,10 @@ class EngineHandle:
 
     @classmethod
     async def start(
-        cls, config: EngineConfig, context: zmq.asyncio.Context, socket_dir: Path, log_format: LogFormat
+        cls, config: EngineConfig, epoch: int, context: zmq.asyncio.Context, address: Path, log_format: LogFormat
     ) -> EngineHandle:
-        """Spawns the process in this process' group; its models are loaded when it says `Ready`."""
-        address = socket_dir / f"engine-{config.epoch}"
+        """Spawns the process in this process' group, with its socket at `address`; its models are loaded when it says
+        `Ready`."""
         socket = context.socket(zmq.DEALER)
         try:
             socket.setsockopt(zmq.LINGER, 0)
@@ -58,8 +58,11 @@ class EngineHandle:
             socket.close()
             raise
         handle = cls(process, socket, address)
-        engine_config = config.model_dump_json()
-        handle._say_start(EngineStart(address=f"ipc://{address}", engine_config=engine_config, log_format=log_format))
+        handle._say_start(
+            EngineStart(
+                address=f"ipc://{address}", engine_config=config.model_dump_json(), epoch=epoch, log_format=log_format
+            )
+        )
         return handle
 
     @property

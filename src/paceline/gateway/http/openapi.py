@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -10,23 +10,23 @@ from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
-
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 _REFERENCE = "#/components/schemas/{model}"
 
 
 class DocumentedApp(FastAPI):
-    """A FastAPI app whose document holds the request schemas beside FastAPI's own."""
+    """A FastAPI app whose document holds the schemas of bodies that it parses itself beside FastAPI's own."""
+
+    def __init__(self, bodies: Iterable[type[BaseModel]], **options: Any) -> None:  # noqa: ANN401 - FastAPI's
+        super().__init__(**options)
+        self._bodies = tuple(bodies)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        _, definitions = models_json_schema(
-            [(ChatCompletionRequest, "validation"), (CompletionRequest, "validation")], ref_template=_REFERENCE
-        )
+        _, definitions = models_json_schema([(body, "validation") for body in self._bodies], ref_template=_REFERENCE)
         schemas.update(definitions["$defs"])
         return document
 

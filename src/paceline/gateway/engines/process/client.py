@@ -13,24 +13,34 @@ from contextlib import ExitStack, contextmanager
 from paceline.core import FinishReason, Output, Request
 from paceline.core.errors import InvalidRequestError, PacelineError
 from paceline.core.messages import AbortRequest, AddRequest, Failed, ModelInfo, Outputs, ToEngine
-from paceline.gateway.errors import engine_starting, queue_full, shutting_down
-from paceline.gateway.generation import Flight, Generation
-from paceline.observability import EngineMetrics, RequestTimes
+from paceline.gateway.engines.process.in_flight import InFlightRequest, OutputStream
+from paceline.gateway.errors import EngineStartingError, QueueFullError, ShuttingDownError
+from paceline.observability.status_board import (
+    EngineDown,
+    EngineReady,
+    PromptSubmitted,
+    RequestEnded,
+    StatsReported,
+    StatusBoard,
+    TokensReceived,
+)
 
 Send = Callable[[ToEngine], None]
 
 
 class EngineClient:
-    """Everything here runs on one event loop; only `wait_ready` and `submit` wait."""
+    """Requests of the engine that is called `name`. Everything here runs on one event loop; only `wait_ready` and
+    `submit` wait."""
 
-    def __init__(self, metrics: EngineMetrics, *, max_queued_requests: int, ready_timeout_s: float) -> None:
-        self._metrics = metrics
+    def __init__(self, name: str, board: StatusBoard, *, max_queued_requests: int, ready_timeout_s: float) -> None:
+        self.name = name
+        self._board = board
         self._max_queued_requests = max_queued_requests
         self._ready_timeout_s = ready_timeout_s
         self._ready = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._flights: dict[str, Flight] = {}
+        self._in_flight: dict[str, InFlightRequest] = {}
         self._send: Send | None = None
         self._epoch = 0
         self._model: ModelInfo | None = None
@@ -49,17 +59,25 @@ class EngineClient:
         return self._ready.is_set() and not self._is_closed
 
     @property
+    def num_outstanding(self) -> int:
+        """Requests that the engine holds, and those whose prompts are being made."""
+        return len(self._in_flight) + self._num_in_preparation
+
+    @property
     def num_queued(self) -> int:
         """Requests that wait for their first token."""
-        return sum(not flight.token_ids for flight in self._flights.values())
+        return sum(not held.token_ids for held in self._in_flight.values())
 
     async def wait_ready(self) -> ModelInfo:
-        """The model once an engine is ready; raises ApiError: 503 after the timeout or when the server is ending, 429
-        when too many wait."""
+        """Returns the model once an engine is ready.
+
+        Raises EngineStartingError after the timeout, ShuttingDownError where the server ends, and QueueFullError where
+        too many wait.
+        """
         if not self._ready.is_set() and not self._is_closed:
             await self._wait_for_engine()
         if self._is_closed or self._model is None:
-            raise shutting_down()
+            raise ShuttingDownError
         return self._model
 
     async def wait_attached(self) -> None:
@@ -79,20 +97,21 @@ class EngineClient:
         finally:
             self._num_in_preparation -= num_requests
 
-    async def submit(self, requests: Sequence[Request], arrival_s: float) -> Generation:
+    async def submit(self, requests: Sequence[Request], arrival_s: float) -> OutputStream:
         """Hands over all choices of one call, which came at `arrival_s`, once an engine is ready.
 
-        Raises ApiError 429 or 503, or InvalidRequestError; then the engine is left with none of them.
+        Raises what `wait_ready` raises, or InvalidRequestError; then the engine is left with none of them.
         """
         self._check_queue(len(requests))
         await self.wait_ready()
         self._check_queue(len(requests))
         with ExitStack() as stack:
-            generation = stack.enter_context(Generation(requests, self._abandon))
+            stream = OutputStream(requests, self._abandon)
+            stack.enter_context(stream)
             for request in requests:
-                self._take_off(request, generation, arrival_s)
+                self._send_request(request, stream, arrival_s)
             stack.pop_all()
-        return generation
+        return stream
 
     async def wait_idle(self) -> None:
         """Returns when no request is in flight."""
@@ -101,17 +120,17 @@ class EngineClient:
     def attach(self, epoch: int, model: ModelInfo, send: Send) -> None:
         """From now on requests go to this engine."""
         self._epoch, self._model, self._send = epoch, model, send
-        self._metrics.observe_ready(epoch)
+        self._board.publish(EngineReady(self.name, epoch))
         self._ready.set()
 
     def detach(self, error: Exception) -> None:
         """The engine has ended: what it held fails with `error`, what comes waits for the next engine."""
         self._send = None
         self._ready.clear()
-        self._metrics.observe_down()
-        for flight in list(self._flights.values()):
-            self._end(flight, FinishReason.ERROR)
-            flight.generation.fail(error)
+        self._board.publish(EngineDown(self.name))
+        for held in list(self._in_flight.values()):
+            self._end(held, FinishReason.ERROR)
+            held.stream.fail(error)
 
     def close(self) -> None:
         """Refuses new requests, those that wait for an engine included; what is in flight goes on."""
@@ -124,18 +143,18 @@ class EngineClient:
             self._deliver_failure(message)
             return
         if message.stats is not None:
-            self._metrics.observe_stats(message.stats)
+            self._board.publish(StatsReported(self.name, message.stats))
         for output in message.outputs:
             self._deliver_output(output)
 
     async def _wait_for_engine(self) -> None:
         if self._num_waiting >= self._max_queued_requests:
-            raise queue_full(self._num_waiting)
+            raise QueueFullError(self._num_waiting)
         self._num_waiting += 1
         try:
             await asyncio.wait_for(self._ready.wait(), self._ready_timeout_s)
         except TimeoutError:
-            raise engine_starting(self._ready_timeout_s) from None
+            raise EngineStartingError(self._ready_timeout_s) from None
         finally:
             self._num_waiting -= 1
 
@@ -145,59 +164,62 @@ class EngineClient:
             raise InvalidRequestError(message, "n", "too_many_choices")
         num_queued = self.num_queued + self._num_in_preparation
         if num_queued + num_requests > self._max_queued_requests:
-            raise queue_full(num_queued)
+            raise QueueFullError(num_queued)
 
-    def _take_off(self, request: Request, generation: Generation, arrival_s: float) -> None:
+    def _send_request(self, request: Request, stream: OutputStream, arrival_s: float) -> None:
         if self._send is None:
-            raise shutting_down()
-        flight = Flight(request, self._epoch, RequestTimes(arrival_s), generation)
-        self._flights[request.request_id] = flight
+            raise ShuttingDownError
+        held = InFlightRequest(request, self._epoch, arrival_s, arrival_s, stream)
+        self._in_flight[request.request_id] = held
         self._idle.clear()
         try:
             self._send(AddRequest(request))
         except Exception:
-            self._end(flight, FinishReason.ERROR)
+            self._end(held, FinishReason.ERROR)
             raise
-        self._metrics.observe_prompt(len(request.prompt_token_ids))
+        self._board.publish(PromptSubmitted(self.name, len(request.prompt_token_ids)))
 
     def _deliver_failure(self, message: Failed) -> None:
-        flight = self._flights.get(message.request_id)
-        if flight is not None and flight.epoch == message.epoch:
-            self._end(flight, FinishReason.ERROR)
-            flight.generation.fail(InvalidRequestError(message.error, message.param, message.code))
+        held = self._in_flight.get(message.request_id)
+        if held is not None and held.epoch == message.epoch:
+            self._end(held, FinishReason.ERROR)
+            held.stream.fail(InvalidRequestError(message.error, message.param, message.code))
 
     def _deliver_output(self, output: Output) -> None:
-        flight = self._flights.get(output.request_id)
-        if flight is None:
+        held = self._in_flight.get(output.request_id)
+        if held is None:
             return
         try:
-            if not flight.accept(output):
+            are_first = not held.token_ids
+            if not held.accept(output):
                 return
             self._check_outcome(output)
         except PacelineError as error:
-            self._abandon(flight.request, FinishReason.ERROR)
-            flight.generation.fail(error)
+            self._abandon(held.request, FinishReason.ERROR)
+            held.stream.fail(error)
             return
         if output.token_ids:
-            self._metrics.observe_tokens(flight.times, len(output.token_ids), time.monotonic())
+            now_s = time.monotonic()
+            self._board.publish(TokensReceived(self.name, len(output.token_ids), now_s - held.heard_s, are_first))
+            held.heard_s = now_s
         if output.finish_reason is not None:
-            self._end(flight, output.finish_reason)
-        flight.generation.put(output)
+            self._end(held, output.finish_reason)
+        held.stream.put(output)
 
     def _check_outcome(self, output: Output) -> None:
         if output.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):
             raise PacelineError(output.error or "the engine ended this request: send it again")
 
     def _abandon(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
-        flight = self._flights.get(request.request_id)
-        if flight is None:
+        held = self._in_flight.get(request.request_id)
+        if held is None:
             return
-        self._end(flight, reason)
+        self._end(held, reason)
         if self._send is not None:
             self._send(AbortRequest(request.request_id))
 
-    def _end(self, flight: Flight, reason: FinishReason) -> None:
-        del self._flights[flight.request.request_id]
-        self._metrics.observe_end(flight.times, reason.value, time.monotonic())
-        if not self._flights:
+    def _end(self, held: InFlightRequest, reason: FinishReason) -> None:
+        del self._in_flight[held.request.request_id]
+        self._board.publish(RequestEnded(self.name, reason.value, time.monotonic() - held.arrival_s))
+        if not self._in_flight:
             self._idle.set()

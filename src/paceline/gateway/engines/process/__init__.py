@@ -1,0 +1,1 @@
+"""An engine as a process of Paceline on this host: started, watched and started again by the gateway."""

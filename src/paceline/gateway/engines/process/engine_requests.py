@@ -1,0 +1,37 @@
+"""From a call and its tokenized prompts to engine requests, one for each choice."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from paceline.core import Request, SamplingParams
+from paceline.gateway.generation_call import GenerationCall
+
+_SEED_BITS = 64
+
+
+def engine_requests(call: GenerationCall, prompts: Sequence[list[int]]) -> list[Request]:
+    """Returns the choices of all prompts in the order of their indices; a prompt without a seed gets one of its own."""
+    requests: list[Request] = []
+    for prompt in prompts:
+        sampling = _with_seed(call.sampling)
+        requests += [
+            Request(
+                request_id=f"{call.call_id}-{len(requests) + choice}",
+                prompt_token_ids=prompt,
+                sampling=sampling,
+                choice_index=choice,
+                speculation=call.speculation,
+                tenant=call.principal.tenant,
+                constraint=call.constraint,
+            )
+            for choice in range(call.num_choices)
+        ]
+    return requests
+
+
+def _with_seed(sampling: SamplingParams) -> SamplingParams:
+    return sampling if sampling.seed is not None else structs.replace(sampling, seed=secrets.randbits(_SEED_BITS))

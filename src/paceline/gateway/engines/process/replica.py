@@ -1,0 +1,124 @@
+"""`ProcessReplica`: an engine process of Paceline on this host, with the tokenizer of its model, as a `Replica`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from paceline.core import Request
+from paceline.core.messages import ModelInfo
+from paceline.gateway.answer import Answer, Choice
+from paceline.gateway.engines.process.client import EngineClient
+from paceline.gateway.engines.process.engine_requests import engine_requests
+from paceline.gateway.engines.process.supervisor import Supervisor
+from paceline.gateway.engines.prompt_encoder import PromptEncoder, check_num_messages
+from paceline.gateway.errors import ShuttingDownError
+from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.gateway.logprob_places import LogprobPlacer
+from paceline.sampling import check_sampling_params
+from paceline.tokenizer import Tokenizer
+
+
+class ProcessReplica:
+    """Renders and tokenizes here, generates in the process."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        served_name: str,
+        own_model_name: str,
+        encoder: PromptEncoder,
+        client: EngineClient,
+        supervisor: Supervisor,
+    ) -> None:
+        self.name = name
+        self.served_name = served_name
+        self.model_names = frozenset({served_name, own_model_name})
+        self._encoder = encoder
+        self._client = client
+        self._supervisor = supervisor
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the tokenizer is loaded and the engine is ready."""
+        return self._client.is_ready and self._encoder.is_ready
+
+    @property
+    def num_outstanding(self) -> int:
+        """Requests that the engine holds, and those whose prompts are being made."""
+        return self._client.num_outstanding
+
+    @property
+    def context_window_size(self) -> int | None:
+        """That of the latest engine."""
+        return None if self._client.model is None else self._client.model.context_window_size
+
+    async def begin(self, call: GenerationCall) -> Answer:
+        """Hands the choices of all prompts to the engine; raises InvalidRequestError and ServiceError."""
+        model = await self._client.wait_ready()
+        check_sampling_params(call.sampling, model.vocab_size)
+        if isinstance(call.input, Chat):
+            check_num_messages(len(call.input.messages), model)
+        with self._client.preparing(call.num_requests):
+            prompts = await self._prompts(call, model)
+            texts = await self._echoed(call)
+        requests = engine_requests(call, prompts)
+        tokenizer = await self._encoder.tokenizer()
+        outputs = await self._client.submit(requests, call.arrival_s)
+        return Answer(
+            call_id=call.call_id,
+            created_s=int(time.time()),
+            model_name=self.served_name,
+            choices=_choices(requests, tokenizer, texts, call.num_choices),
+            outputs=outputs,
+        )
+
+    async def run(self) -> None:
+        """Starts the process and starts it again whenever it ends; raises where the first one could not start."""
+        await self._supervisor.run()
+
+    async def wait_ready(self) -> None:
+        """Returns when tokenizer and engine were ready once; raises where the tokenizer cannot be loaded."""
+        await self._encoder.tokenizer()
+        await self._client.wait_attached()
+
+    def close(self) -> None:
+        """Refuses new calls."""
+        self._client.close()
+
+    async def wait_idle(self) -> None:
+        """Returns when the engine holds no request."""
+        await self._client.wait_idle()
+
+    def end(self) -> None:
+        """Fails what the engine still holds."""
+        self._client.detach(ShuttingDownError())
+
+    async def _prompts(self, call: GenerationCall, model: ModelInfo) -> list[list[int]]:
+        if isinstance(call.input, Chat):
+            return [await self._encoder.encode_chat(call.input, model, call.size_bytes)]
+        return await self._encoder.encode_prompts(call.input, model, call.size_bytes)
+
+    async def _echoed(self, call: GenerationCall) -> list[str] | None:
+        if isinstance(call.input, Chat) or not call.echo:
+            return None
+        return await self._encoder.texts_of(call.input, call.size_bytes)
+
+
+def _choices(
+    requests: Sequence[Request], tokenizer: Tokenizer, texts: Sequence[str] | None, num_choices: int
+) -> list[Choice]:
+    """A choice for each request, in order; its text begins with that of `texts` for its prompt."""
+    return [
+        Choice(
+            index=index,
+            is_first=request.choice_index == 0,
+            num_prompt_tokens=len(request.prompt_token_ids),
+            placer=None
+            if request.sampling.num_logprobs is None
+            else LogprobPlacer(tokenizer, request.prompt_token_ids),
+            text=texts[index // num_choices] if texts else "",
+        )
+        for index, request in enumerate(requests)
+    ]

@@ -1,0 +1,64 @@
+"""Makes the replicas of a server: one engine process for each engine's settings, one encoder for each model file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from paceline.checkpoint import ResolvedModel
+from paceline.config import EngineConfig, ServerConfig
+from paceline.core.errors import UsageError
+from paceline.gateway.engines.process.client import EngineClient
+from paceline.gateway.engines.process.replica import ProcessReplica
+from paceline.gateway.engines.process.supervisor import Supervisor
+from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
+from paceline.observability import StatusBoard
+from paceline.observability.status_board import EngineAdded
+
+_MAX_SOCKET_DIR_LENGTH = 88  # a socket's path, this and `/engine-<name>-<epoch>`, has at most 107 bytes
+
+
+def create_replicas(
+    engines: Sequence[tuple[EngineConfig, ResolvedModel]],
+    config: ServerConfig,
+    board: StatusBoard,
+    socket_dir: Path,
+) -> list[ProcessReplica]:
+    """Returns a replica for each engine, named 0, 1, ... ; they run once `run` is called. Needs a running event loop.
+
+    Raises UsageError where the path of `socket_dir` is too long for sockets.
+    """
+    if len(os.fsencode(socket_dir)) > _MAX_SOCKET_DIR_LENGTH:
+        raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter one")
+    encoders: dict[Path, PromptEncoder] = {}
+    replicas: list[ProcessReplica] = []
+    for number, (engine_config, resolved) in enumerate(engines):
+        if resolved.path not in encoders:
+            loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer, resolved.path))
+            encoders[resolved.path] = PromptEncoder(loading)
+        name, served_name = str(number), config.served_model_name or resolved.name
+        board.publish(EngineAdded(name, served_name))
+        client = EngineClient(
+            name, board, max_queued_requests=config.max_queued_requests, ready_timeout_s=config.ready_timeout_s
+        )
+        supervisor = Supervisor(
+            engine_config,
+            client,
+            board,
+            socket_dir=socket_dir,
+            log_format=config.log_format,
+            engine_timeout_s=config.engine_timeout_s,
+        )
+        replicas.append(
+            ProcessReplica(
+                name,
+                served_name=served_name,
+                own_model_name=resolved.name,
+                encoder=encoders[resolved.path],
+                client=client,
+                supervisor=supervisor,
+            )
+        )
+    return replicas

@@ -1,0 +1,48 @@
+"""The HTTP app: the routes of every front and of operators, and errors as responses."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import paceline
+from paceline.core.errors import PacelineError
+from paceline.gateway.http import operator_routes
+from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.errors import ApiError, api_error_from
+from paceline.gateway.http.middleware import ExchangeMiddleware, error_response
+from paceline.gateway.http.openapi import DocumentedApp
+from paceline.gateway.openai import routes as openai_routes
+
+FRONTS = (openai_routes,)
+"""The modules of the fronts: each has `create_routes()`, and `SCHEMAS`, the bodies that it documents."""
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """Returns the app of one gateway; nothing is shared between apps."""
+    schemas = [schema for front in FRONTS for schema in front.SCHEMAS]
+    app = DocumentedApp(schemas, title="Paceline", version=paceline.__version__, docs_url="/docs", redoc_url=None)
+    app.state.gateway = gateway
+    for front in FRONTS:
+        app.include_router(front.create_routes())
+    app.include_router(operator_routes.create_routes())
+    app.add_exception_handler(PacelineError, _on_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(ExchangeMiddleware, board=gateway.board, max_body_size_bytes=gateway.config.max_body_size_bytes)
+    return app
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    return error_response(request, api_error_from(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Errors of the framework: no such path, wrong method."""
+    if not isinstance(error, HTTPException):
+        raise error
+    message = {
+        404: f"there is no {request.url.path} here",
+        405: f"{request.url.path} does not take {request.method}",
+    }.get(error.status_code, error.detail.lower())
+    return error_response(request, ApiError(error.status_code, message), dict(error.headers or {}))

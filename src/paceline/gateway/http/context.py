@@ -1,0 +1,33 @@
+"""`Gateway`: what the handlers of the HTTP app need, made once by `serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from prometheus_client import CollectorRegistry
+
+from paceline.config import ServerConfig
+from paceline.gateway.service import GenerationService
+from paceline.observability import StatusBoard
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One app's parts. `registry` holds every metric that /metrics shows; `created_s` is the start in Unix time."""
+
+    config: ServerConfig
+    service: GenerationService
+    board: StatusBoard
+    registry: CollectorRegistry
+    created_s: int
+
+
+def _gateway_of(request: Request) -> Gateway:
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+Served = Annotated[Gateway, Depends(_gateway_of)]
+"""The type of a handler's parameter that gets the gateway."""

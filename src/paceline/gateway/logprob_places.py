@@ -1,0 +1,51 @@
+"""`LogprobPlacer`: where each token of an answer stands in its text, and which tokens a client may see.
+
+An engine holds back text that may become a stop string. If it becomes one, its tokens are not part of the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.core import Output, TokenLogprob
+from paceline.tokenizer import IncrementalDetokenizer, Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLogprob:
+    """A token's bytes and log-probability, the same of the most likely tokens at its place (the likeliest first), and
+    the character of the answer's text at which the token begins.
+
+    A token that goes on within a character begins where the character does.
+    """
+
+    token: bytes
+    logprob: float
+    top: list[tuple[bytes, float]]
+    text_offset: int
+
+
+class LogprobPlacer:
+    """Places the tokens of one answer."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int]) -> None:
+        self._tokenizer = tokenizer
+        self._detokenizer = IncrementalDetokenizer(tokenizer, prompt_token_ids)
+        self._held: list[PlacedLogprob] = []
+        self._num_decoded = 0
+        self._num_shown = 0
+
+    def add(self, output: Output) -> list[PlacedLogprob]:
+        """Takes in an output; returns, in order, the tokens that belong to the text shown so far and are new."""
+        for entry in output.logprobs or ():
+            self._held.append(self._placed(entry))
+            self._num_decoded += len(self._detokenizer.append(entry.token_id))
+        self._num_shown += len(output.text)
+        is_whole = output.finish_reason is not None and output.stop_reason is None
+        num_ready = sum(is_whole or held.text_offset < self._num_shown for held in self._held)
+        ready, self._held = self._held[:num_ready], self._held[num_ready:]
+        return ready
+
+    def _placed(self, entry: TokenLogprob) -> PlacedLogprob:
+        top = [(self._tokenizer.token_bytes(token_id), logprob) for token_id, logprob in entry.top]
+        return PlacedLogprob(self._tokenizer.token_bytes(entry.token_id), entry.logprob, top, self._num_decoded)

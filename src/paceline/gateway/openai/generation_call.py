@@ -1,0 +1,96 @@
+"""From a checked body to the call that the generation service understands."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from paceline.core import SamplingParams, SpeculationParams
+from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.gateway.openai.schema import ChatCompletionRequest, ChatMessage, CompletionRequest
+from paceline.gateway.principal import Principal
+
+GenerationBody = ChatCompletionRequest | CompletionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a request came, in seconds of the monotonic clock, from whom, and how large its body is."""
+
+    time_s: float
+    principal: Principal
+    body_size_bytes: int
+
+
+def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
+    """Returns the call for POST /v1/chat/completions."""
+    messages = [_template_message(message) for message in body.messages]
+    chat = Chat(messages, body.chat_template_kwargs or {})
+    return _call(body, arrival, "chatcmpl", chat, echo=False)
+
+
+def completion_call(body: CompletionRequest, arrival: Arrival) -> GenerationCall:
+    """Returns the call for POST /v1/completions."""
+    return _call(body, arrival, "cmpl", body.prompt, echo=bool(body.echo))
+
+
+def _call(
+    body: GenerationBody, arrival: Arrival, prefix: str, content: Chat | list[str | list[int]], *, echo: bool
+) -> GenerationCall:
+    return GenerationCall(
+        call_id=f"{prefix}-{uuid.uuid4().hex}",
+        model=body.model,
+        input=content,
+        num_choices=body.num_choices,
+        sampling=_sampling(body),
+        speculation=_speculation(body),
+        echo=echo,
+        principal=arrival.principal,
+        arrival_s=arrival.time_s,
+        size_bytes=arrival.body_size_bytes,
+    )
+
+
+def _template_message(message: ChatMessage) -> dict[str, object]:
+    """The message for the template, where a value of None means that there is none."""
+    return {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": message.content,
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content,
+        "reasoning": message.reasoning,
+        "thinking": message.thinking,
+    }
+
+
+def _sampling(body: GenerationBody) -> SamplingParams:
+    return SamplingParams(
+        max_tokens=body.token_limit,
+        min_tokens=body.min_tokens or 0,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_k=body.top_k,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        min_p=body.min_p or 0.0,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
+        logit_bias=body.logit_bias,
+        seed=body.seed,
+        stop=body.stop,
+        stop_token_ids=tuple(body.stop_token_ids or ()),
+        ignore_eos=bool(body.ignore_eos),
+        include_stop_in_output=bool(body.include_stop_str_in_output),
+        num_logprobs=body.num_logprobs,
+    )
+
+
+def _speculation(body: GenerationBody) -> SpeculationParams:
+    options = body.speculation
+    if options is None:
+        return SpeculationParams()
+    return SpeculationParams(
+        mode=options.speculation_mode,
+        max_window=options.max_window,
+        drafters=None if options.drafters is None else tuple(options.drafters),
+    )

@@ -1,0 +1,78 @@
+"""What OpenAI's responses say about an answer beside its choices: the envelope, usage, and speculation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from paceline.gateway.answer import Answer, Choice
+
+
+def envelope_of(answer: Answer, kind: str) -> dict[str, Any]:
+    """Returns the fields that begin every object of this answer."""
+    return {"id": answer.call_id, "object": kind, "created": answer.created_s, "model": answer.model_name}
+
+
+def totals_of(answer: Answer) -> dict[str, Any]:
+    """Returns what is said about all choices together when they are complete."""
+    return {"usage": usage_of(answer.choices), "speculation": speculation_of(answer.choices)}
+
+
+def usage_of(choices: list[Choice]) -> dict[str, Any]:
+    """Returns OpenAI's usage; the prompt of several choices counts once."""
+    prompts = [choice for choice in choices if choice.is_first]
+    num_prompt_tokens = sum(choice.num_prompt_tokens for choice in prompts)
+    num_completion_tokens = sum(choice.num_tokens for choice in choices)
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": num_completion_tokens,
+        "total_tokens": num_prompt_tokens + num_completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(choice.num_cached_tokens for choice in prompts)},
+    }
+
+
+def usage_so_far(choice: Choice, num_tokens: int) -> dict[str, int]:
+    """Returns the usage of one choice when its client has got `num_tokens` of it."""
+    return {
+        "prompt_tokens": choice.num_prompt_tokens,
+        "completion_tokens": num_tokens,
+        "total_tokens": choice.num_prompt_tokens + num_tokens,
+    }
+
+
+class ChunkUsage:
+    """Says what a stream's chunks have in their field `usage`, as the request's `stream_options` want it."""
+
+    def __init__(self, *, has_usage_chunk: bool, has_usage_in_chunks: bool) -> None:
+        self._empty: dict[str, Any] = {"usage": None} if has_usage_chunk else {}
+        self._is_continuous = has_usage_in_chunks
+
+    def field(self, choice: Choice, num_tokens: int) -> dict[str, Any]:
+        """Returns the field for a chunk of this choice, or nothing."""
+        return {"usage": usage_so_far(choice, num_tokens)} if self._is_continuous else self._empty
+
+
+def speculation_of(choices: list[Choice]) -> dict[str, Any]:
+    """Returns Paceline's extension: what drafts brought for these choices together."""
+    drafted: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
+    for choice in choices:
+        for name, (num_drafted, num_accepted) in choice.speculation.by_drafter.items():
+            drafted[name] += num_drafted
+            accepted[name] += num_accepted
+    num_steps = sum(choice.speculation.num_steps for choice in choices)
+    num_tokens = sum(choice.num_tokens for choice in choices)
+    return {
+        "steps": num_steps,
+        "drafted": sum(choice.speculation.num_draft_tokens for choice in choices),
+        "accepted": sum(choice.speculation.num_accepted_tokens for choice in choices),
+        "tokens_per_step": round(num_tokens / num_steps, 3) if num_steps else 0.0,
+        "by_drafter": {name: {"drafted": drafted[name], "accepted": accepted[name]} for name in drafted},
+        "reason": _reason(choices),
+    }
+
+
+def _reason(choices: list[Choice]) -> str | None:
+    """Why nothing was drafted: the first choice's reason, where that holds for all of them."""
+    reasons = [choice.speculation.reason for choice in choices]
+    return None if None in reasons else next(iter(reasons), None)

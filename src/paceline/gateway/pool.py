@@ -1,0 +1,94 @@
+"""`Pool`: the replicas behind one gateway, and which of them gets a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.gateway.engines.replica import Replica
+from paceline.gateway.errors import UnknownModelError
+
+DEFAULT_MODEL = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that clients can ask for. `context_window_size` is None until an engine that has it was ready."""
+
+    name: str
+    context_window_size: int | None
+
+
+class Pool:
+    """At least one replica. Its first replica's model is also called `default`."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.replicas = tuple(replicas)
+        self._num_calls: Counter[Replica] = Counter()
+
+    @property
+    def default_model(self) -> str:
+        """The name of the model that answers calls which name none."""
+        return self.replicas[0].served_name
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether any replica would answer a call at once."""
+        return any(replica.is_ready for replica in self.replicas)
+
+    def choose(self, model: str | None) -> Replica:
+        """Returns the replica that gets the next call for this model (None: the default one).
+
+        It is the one with the least outstanding requests among those that are ready, and of equal ones the one that got
+        the fewest calls. Raises UnknownModelError.
+        """
+        chosen = min(
+            self._serving(model),
+            key=lambda replica: (not replica.is_ready, replica.num_outstanding, self._num_calls[replica]),
+        )
+        self._num_calls[chosen] += 1
+        return chosen
+
+    def find_model(self, name: str) -> ServedModel:
+        """Returns the model of that name; raises UnknownModelError."""
+        candidates = self._serving(name)
+        sizes = (replica.context_window_size for replica in candidates)
+        return ServedModel(candidates[0].served_name, next((size for size in sizes if size is not None), None))
+
+    def models(self) -> list[ServedModel]:
+        """Returns every model once."""
+        names = dict.fromkeys(replica.served_name for replica in self.replicas)
+        return [self.find_model(name) for name in names]
+
+    async def run(self) -> None:
+        """Runs all replicas until it is cancelled. Raises the error of the first one that cannot be started."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for replica in self.replicas:
+                    group.create_task(replica.run())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    def close(self) -> None:
+        """Refuses new calls; those that are being answered go on."""
+        for replica in self.replicas:
+            replica.close()
+
+    async def wait_idle(self) -> None:
+        """Returns when no call is being answered, if it is closed."""
+        for replica in self.replicas:
+            await replica.wait_idle()
+
+    def end(self) -> None:
+        """Ends with an error whatever is still being answered."""
+        for replica in self.replicas:
+            replica.end()
+
+    def _serving(self, model: str | None) -> list[Replica]:
+        wanted = self.default_model if model is None or model == DEFAULT_MODEL else model
+        found = [replica for replica in self.replicas if wanted in replica.model_names]
+        if not found:
+            raise UnknownModelError(wanted, self.default_model)
+        return found

@@ -1,0 +1,169 @@
+"""`serve`: the gateway process from its listening socket to its clean end, with its engines as its children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from paceline.checkpoint import ResolvedModel, resolve_model
+from paceline.config import EngineConfig, ServerConfig
+from paceline.gateway.engines.process.start import create_replicas
+from paceline.gateway.http.app import create_app
+from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.listener import open_listener, url_of
+from paceline.gateway.pool import Pool
+from paceline.gateway.service import GenerationService
+from paceline.observability import Metrics, StatusBoard, configure_logging, log_event
+
+_LOGGER = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S = 2
+
+
+def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -> None:
+    """Serves until SIGINT or SIGTERM, then returns; the calling thread must be the main one.
+
+    Each of `engine_configs` is an engine in a process of its own. Raises UsageError where the address is taken, and an
+    engine's own error where it cannot start.
+    """
+    configure_logging(server_config.log_format)
+    with open_listener(server_config.host, server_config.port) as listener:
+        engines = [(config, resolve_model(config.model, is_offline=config.is_offline)) for config in engine_configs]
+        asyncio.run(_Server(engines, server_config, listener).run())
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: `_Server` decides when to end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Captures nothing."""
+        yield
+
+
+class _Server:
+    """One run of `serve`."""
+
+    def __init__(
+        self,
+        engines: Sequence[tuple[EngineConfig, ResolvedModel]],
+        config: ServerConfig,
+        listener: socket.socket,
+    ) -> None:
+        self._engines = engines
+        self._config = config
+        self._listener = listener
+        self._registry = CollectorRegistry()
+        self._board = StatusBoard()
+        Metrics(self._registry, self._board)
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until a signal comes or a start fails."""
+        with self._signals(), _socket_dir() as socket_dir:
+            pool = Pool(create_replicas(self._engines, self._config, self._board, socket_dir))
+            running = asyncio.create_task(pool.run())
+            announcing = asyncio.create_task(self._announce(pool))
+            try:
+                await self._serve(pool, running, announcing)
+            finally:
+                for task in (announcing, running):
+                    task.cancel()
+                await asyncio.gather(announcing, running, return_exceptions=True)
+
+    async def _serve(self, pool: Pool, running: asyncio.Task[None], announcing: asyncio.Task[None]) -> None:
+        """Runs the HTTP server until a signal, or until an engine or a tokenizer fails to start; then raises."""
+        server = self._http_server(pool)
+        serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            pending = {serving, stopping, running, announcing}
+            while not (stopping.done() or serving.done() or running.done()):
+                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                if announcing.done():
+                    announcing.result()
+            await self._drain(pool, running)
+        finally:
+            stopping.cancel()
+            pool.close()
+            pool.end()
+            server.should_exit = True
+            await serving
+        if running.done():
+            running.result()
+
+    async def _drain(self, pool: Pool, running: asyncio.Task[None]) -> None:
+        """Takes no new requests and gives open ones a grace, which a second signal or an engine's end cuts short."""
+        pool.close()
+        if running.done():
+            return
+        log_event(_LOGGER, "shutting down", grace_s=self._config.shutdown_grace_s)
+        waits = [asyncio.create_task(wait) for wait in (pool.wait_idle(), self._wait_hurry())]
+        await asyncio.wait(waits, timeout=self._config.shutdown_grace_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def _wait_hurry(self) -> None:
+        await self._hurry.wait()
+
+    async def _announce(self, pool: Pool) -> None:
+        """Logs the address once all engines were ready; raises where a tokenizer cannot be loaded."""
+        for replica in pool.replicas:
+            await replica.wait_ready()
+        if pool.is_ready:
+            log_event(_LOGGER, "ready", url=f"{url_of(self._listener)}/v1", model=pool.default_model)
+
+    def _http_server(self, pool: Pool) -> _HttpServer:
+        gateway = Gateway(
+            config=self._config,
+            service=GenerationService(pool),
+            board=self._board,
+            registry=self._registry,
+            created_s=int(time.time()),
+        )
+        config = uvicorn.Config(
+            create_app(gateway),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+        )
+        return _HttpServer(config)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM end the service; the second one does so without grace."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+
+@contextlib.contextmanager
+def _socket_dir() -> Iterator[Path]:
+    """A directory of mode 0700 for the sockets, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as name:
+        yield Path(name)

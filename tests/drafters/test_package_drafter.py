@@ -1,0 +1,121 @@
+"""A drafter of another package, in this one file: installed, it serves by its name wherever Paceline's own do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline import Engine, EngineConfig, SamplingParams, SpeculationParams
+from paceline.core import Draft, Plan, Sequence
+from paceline.core.errors import ConfigError, InvalidRequestError
+from paceline.drafters import drafter_names, find_drafter_kind
+from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, Proposals
+from tests.support.tiny_gguf import TinyPair
+
+ROOT = Path(__file__).parents[2]
+METADATA = "Metadata-Version: 2.1\nName: echo-drafter\nVersion: 1.0\n"
+
+
+class EchoDrafter(Drafter):
+    """Guesses that the last two tokens repeat for ever."""
+
+    name = "echo"
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
+        drafts = [
+            Draft.chain((sequence.token_ids[-2:] * plan.window)[: plan.window], self.name)
+            for sequence, plan in zip(sequences, plans, strict=True)
+        ]
+        return Proposals(drafts)
+
+
+class EchoKind(DrafterKind):
+    name = "echo"
+    summary = "the last two tokens repeat"
+
+    def build(self, parts: DrafterParts) -> EchoDrafter:
+        return EchoDrafter()
+
+
+class MisnamedKind(EchoKind):
+    name = "another"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of packages, as pip would leave it, whose one package offers drafters."""
+    folder = tmp_path_factory.mktemp("site")
+    information = folder / "echo_drafter-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(METADATA)
+    module = "tests.drafters.test_package_drafter"
+    lines = [f"echo = {module}:EchoKind", f"misnamed = {module}:MisnamedKind", "broken = no_such_module:Kind"]
+    (information / "entry_points.txt").write_text("\n".join(["[paceline.drafters]", *lines]))
+    return folder
+
+
+@pytest.fixture
+def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
+
+
+def config_of(pair: TinyPair, **settings: object) -> EngineConfig:
+    return EngineConfig(model=str(pair.target), num_threads=1, speculation="fixed", **settings)
+
+
+def test_without_the_package_the_name_is_unknown(tiny_pair: TinyPair) -> None:
+    with pytest.raises(ConfigError, match="there is no drafter named 'echo'; choose from suffix, ngram,"):
+        Engine(config_of(tiny_pair, drafters=("echo",)))
+
+
+@pytest.mark.usefixtures("_installed")
+def test_it_serves_through_the_engine(tiny_pair: TinyPair) -> None:
+    sampling = SamplingParams(max_tokens=40, temperature=0.0, logit_bias={97: 12.0, 98: 12.0})
+    plain, drafted = (Engine(config_of(tiny_pair, drafters=drafters)) for drafters in ((), ("suffix", "echo")))
+    assert drafted.drafter_names == ("suffix", "echo")
+    only = SpeculationParams(drafters=("echo",))
+    answers = [engine.generate(["the riders"], sampling, only)[0] for engine in (plain, drafted)]
+    assert answers[0].token_ids == answers[1].token_ids
+    assert answers[1].speculation.by_drafter.keys() == {"echo"}
+    assert answers[1].speculation.num_accepted_tokens > 0
+    with pytest.raises(InvalidRequestError, match=r"'oracle' is not a drafter; known are: .*echo"):
+        drafted.generate(["the riders"], sampling, SpeculationParams(drafters=("oracle",)))
+
+
+@pytest.mark.usefixtures("_installed")
+def test_names_are_known_without_loading_anything() -> None:
+    assert {"suffix", "ngram", "shared-layers", "draft-model", "echo", "broken"} <= set(drafter_names())
+    assert isinstance(find_drafter_kind("echo"), EchoKind)
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(
+    ("name", "message"), [("broken", "cannot be loaded: No module named"), ("misnamed", "is not a DrafterKind of that")]
+)
+def test_one_that_cannot_be_loaded_says_so_when_it_is_named(name: str, message: str, tiny_pair: TinyPair) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Engine(config_of(tiny_pair, drafters=(name,)))
+
+
+def test_it_serves_through_the_command_line(site: Path, tiny_pair: TinyPair, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": f"{site}:{ROOT}", "PACELINE_CACHE_DIR": str(tmp_path)}
+
+    def paceline(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("paceline")), *map(str, arguments)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    options = ("generate", tiny_pair.target, "x", "--raw", "--max-tokens", 30, "--speculation", "fixed")
+    plain = paceline(*options, "--drafters", "none")
+    drafted = paceline(*options, "--drafters", "echo", "--show-drafts")
+    assert drafted.returncode == 0, drafted.stderr
+    assert drafted.stdout == plain.stdout
+    assert "echo" in drafted.stderr
+    verified = paceline("verify", tiny_pair.target, "--drafters", "echo", "--json")
+    assert verified.returncode == 0, verified.stderr
+    checks = json.loads(verified.stdout)
+    assert {tuple(check["setting"]["drafters"]) for check in checks} == {(), ("echo",)}

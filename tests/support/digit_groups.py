@@ -1,0 +1,58 @@
+"""`DigitGroups`: a small language of constraints for tests. Outputs are groups of digits with a comma after each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.core.errors import InvalidRequestError
+from paceline.sampling.constraints import MaskQuery
+from paceline.sampling.sampler import UInt32Array
+from paceline.tokenizer import Tokenizer
+
+DIGITS = tuple(range(ord("0"), ord("9") + 1))
+COMMA = ord(",")
+
+
+class DigitGroupsState:
+    """How many digits of its group the output ends with. The first 256 tokens of tiny models are bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.num_digits = 0
+
+    def advance(self, token_ids: Sequence[int]) -> None:
+        self.num_digits = self.after(token_ids)
+
+    def after(self, token_ids: Sequence[int]) -> int:
+        """Digits of its group at the end of the output and these tokens; -1 where one of them is not allowed."""
+        count = self.num_digits
+        for token_id in token_ids:
+            if token_id not in self.allowed(count):
+                return -1
+            count = 0 if token_id == COMMA else count + 1
+        return count
+
+    def allowed(self, num_digits: int) -> tuple[int, ...]:
+        return (COMMA,) if num_digits == self.size else DIGITS if num_digits >= 0 else ()
+
+    def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
+        return [COMMA] if self.after(drafted) == self.size else []
+
+
+class DigitGroups:
+    """The kind; a source is the number of digits in a group. `num_rows` has the rows of every call of `fill`."""
+
+    def __init__(self) -> None:
+        self.num_rows: list[int] = []
+
+    def begin(self, source: str, tokenizer: Tokenizer) -> DigitGroupsState:
+        if not source.isdecimal():
+            raise InvalidRequestError(f"constraint {source!r} is not a number of digits", "constraint")
+        return DigitGroupsState(int(source))
+
+    def fill(self, masks: UInt32Array, queries: Sequence[MaskQuery]) -> None:
+        self.num_rows.append(len(queries))
+        for state, drafted, row in queries:
+            assert not masks[row].any()
+            for token_id in state.allowed(state.after(drafted)):
+                masks[row, token_id // 32] |= 1 << (token_id % 32)
