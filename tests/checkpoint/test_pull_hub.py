@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -81,6 +82,16 @@ def test_catalog_entry_is_pulled_from_the_hub_and_resumed(server: PackageServer,
     transfers = [request for request in server.requests if "/resolve/" in request.path]
     assert [request.offset for request in transfers] == [None, 1000]
     assert {request.authorization for request in transfers} == {"Bearer test-token"}
+
+
+def test_a_token_of_the_settings_is_used_for_every_question(server: PackageServer, tmp_path: Path, model_bytes: bytes):
+    publish(server, {"model-q4_k_m.gguf": model_bytes})
+    store = replace(hub_store(server, tmp_path / "cache", entry_for(model_bytes)), hub_token="of-the-settings")
+    store.pull("test-model")
+    asked = [request for request in server.requests if "/resolve/" in request.path or "/api/" in request.path]
+    assert len(asked) >= 2
+    assert {request.authorization for request in asked} == {"Bearer of-the-settings"}
+    assert "of-the-settings" not in repr(store)
 
 
 def test_other_content_on_the_hub_is_not_even_downloaded(server: PackageServer, tmp_path: Path, model_bytes: bytes):

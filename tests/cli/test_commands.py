@@ -28,7 +28,7 @@ def test_help_names_every_command(paceline: RunCommand) -> None:
     result = paceline("--help")
     assert result.returncode == 0
     listed = [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line.strip()]
-    assert listed == ["serve", "generate", "chat", "pull", "list", "rm", "verify", "bench"]
+    assert listed == ["serve", "generate", "chat", "pull", "list", "rm", "verify", "config", "bench"]
 
 
 def test_generate_prints_what_the_engine_says(paceline: RunCommand, tiny_pair: TinyPair) -> None:
@@ -133,6 +133,34 @@ def test_settings_come_from_file_and_environment(paceline: RunCommand, tiny_pair
     assert "32" in too_long.stderr
     enough = paceline("chat", "--max-tokens", 2, stdin="x" * 100, PACELINE_CONTEXT_WINDOW_SIZE="512")
     assert enough.returncode == 0, enough.stderr
+
+
+def test_config_shows_every_setting_with_its_origin(paceline: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text("engine:\n  model: tiny\n  hub_token: env:HF_SECRET\n")
+    arguments = ("config", "--speculative-tokens", 5)
+    table = paceline(*arguments, PACELINE_PORT="9000", HF_SECRET="s3cret")
+    assert table.returncode == 0, table.stderr
+    lines = [line.split(maxsplit=2) for line in table.stdout.splitlines()]
+    assert ["model", '"tiny"', "paceline.yaml, line 2"] in lines
+    assert ["num_speculative_tokens", "5", "command line"] in lines
+    assert ["port", "9000", "PACELINE_PORT"] in lines
+    assert ["host", '"127.0.0.1"', "default"] in lines
+    report = json.loads(paceline(*arguments, "--json", HF_SECRET="s3cret").stdout)
+    assert report["engine"]["hub_token"] == {"value": "env:HF_SECRET", "origin": "paceline.yaml, line 3"}
+    assert report["server"]["port"] == {"value": 8000, "origin": "default"}
+    assert "s3cret" not in table.stdout
+
+
+def test_the_guides_flags_are_understood(paceline: RunCommand, tiny_pair: TinyPair) -> None:
+    theirs = ("--model-path", tiny_pair.target, "--draft-model-path", tiny_pair.draft, "--max-context-length", 99)
+    ours = (tiny_pair.target, "--draft-model", tiny_pair.draft, "--context-window-size", 99)
+    shown = [paceline("config", *options, "--num-speculative-tokens", 3).stdout for options in (theirs, ours)]
+    assert shown[0] == shown[1] != ""
+    chatted = paceline("chat", *theirs, "--speculative-tokens", 3, "--max-tokens", 4, stdin="hello\n")
+    assert chatted.returncode == 0, chatted.stderr
+    twice = paceline("chat", tiny_pair.target, *theirs)
+    assert (twice.returncode, twice.stderr.count("\n")) == (2, 1)
+    assert "the model is named twice" in twice.stderr
 
 
 def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:

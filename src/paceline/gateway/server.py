@@ -37,8 +37,12 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
     """
     configure_logging(server_config.log_format)
     with open_listener(server_config.host, server_config.port) as listener:
-        engines = [(config, resolve_model(config.model, is_offline=config.is_offline)) for config in engine_configs]
+        engines = [(config, _resolve(config)) for config in engine_configs]
         asyncio.run(_Server(engines, server_config, listener).run())
+
+
+def _resolve(config: EngineConfig) -> ResolvedModel:
+    return resolve_model(config.model, is_offline=config.is_offline, hub_token=config.read_hub_token())
 
 
 class _HttpServer(uvicorn.Server):

@@ -1,0 +1,36 @@
+"""`paceline config`: every setting, its value, and where the value comes from."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from paceline.cli.options import (
+    JsonOption,
+    batch_options,
+    limit_options,
+    model_options,
+    server_options,
+    takes_settings,
+)
+from paceline.config import Settings
+from paceline.config.names import SECTIONS
+
+
+@takes_settings(model_options, limit_options, batch_options, server_options)
+def config(settings: Settings, is_json: JsonOption = False) -> None:
+    """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
+    values = settings.engine.model_dump(mode="json") | settings.server.model_dump(mode="json")
+    if is_json:
+        entries = {
+            section: {name: {"value": values[name], "origin": settings.origins[name]} for name in names}
+            for section, names in SECTIONS.items()
+        }
+        typer.echo(json.dumps(entries, indent=2))
+        return
+    width = max(map(len, values))
+    for section, names in SECTIONS.items():
+        typer.echo(f"{section}:")
+        for name in names:
+            typer.echo(f"  {name:<{width}}  {json.dumps(values[name]):<24}  {settings.origins[name]}")

@@ -1,0 +1,46 @@
+"""`SecretReference`: where a secret is. Settings hold secrets by reference only, so that no file, log or snapshot of
+them holds a secret itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from paceline.core.errors import ConfigError
+
+_ENVIRONMENT, _FILE = "env:", "file:"
+
+
+class SecretInTheOpenError(ValueError):
+    """A setting has a secret itself; the message does not repeat it."""
+
+
+def _check_reference(value: str) -> str:
+    for prefix in (_ENVIRONMENT, _FILE):
+        if value.startswith(prefix) and value != prefix:
+            return value
+    raise SecretInTheOpenError("say where the secret is, as env:NAME or file:PATH")
+
+
+SecretReference = Annotated[str, AfterValidator(_check_reference)]
+"""`env:NAME` for an environment variable, `file:PATH` for a file that holds nothing else."""
+
+
+def read_secret(reference: str) -> str:
+    """Returns the secret; raises ConfigError where it is not there."""
+    if reference.startswith(_ENVIRONMENT):
+        name = reference.removeprefix(_ENVIRONMENT)
+        if not (value := os.environ.get(name, "").strip()):
+            raise ConfigError(f"the environment variable {name}, which {reference} names, is not set")
+        return value
+    path = Path(reference.removeprefix(_FILE))
+    try:
+        value = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the secret {reference}: {getattr(error, 'strerror', None) or error}") from error
+    if not value:
+        raise ConfigError(f"the file of the secret {reference} is empty")
+    return value
