@@ -44,7 +44,7 @@ KINDS = ("code", "edit", "summarize", "json", "math", "chat", "story")
 
 
 @dataclass(frozen=True)
-class Setting:
+class EngineSetup:
     """Drafters, and the costs that automatic mode plans by; without them every window is fixed."""
 
     drafters: tuple[str, ...]
@@ -56,11 +56,11 @@ class Setting:
         return f"{' '.join(self.drafters) or 'plain'}{' auto' if self.costs else ''}"
 
 
-def settings_of(drafters: Sequence[str]) -> list[Setting]:
+def settings_of(drafters: Sequence[str]) -> list[EngineSetup]:
     """Plain decoding, each drafter alone, and automatic mode with all of them."""
-    alone = [Setting((name,)) for name in drafters]
+    alone = [EngineSetup((name,)) for name in drafters]
     priced = [name for name in drafters if not find_drafter_kind(name).is_free]
-    return [Setting(()), *alone, *([Setting(tuple(drafters), cheap_drafts(priced))] if drafters else [])]
+    return [EngineSetup(()), *alone, *([EngineSetup(tuple(drafters), cheap_drafts(priced))] if drafters else [])]
 
 
 def config_of(model: str) -> EngineConfig:
@@ -86,7 +86,9 @@ def requests_of(pair: LoadedPair, tasks: Sequence[Task], prompt_length: int | No
             yield Request(request_id=f"{task.id} {name}", prompt_token_ids=token_ids, sampling=sampling)
 
 
-def answers_of(config: EngineConfig, pair: LoadedPair, setting: Setting, requests: Sequence[Request]) -> dict[str, str]:
+def answers_of(
+    config: EngineConfig, pair: LoadedPair, setting: EngineSetup, requests: Sequence[Request]
+) -> dict[str, str]:
     """Fingerprints by request, from an engine that has seen nothing."""
     verifier = RecordingVerifier(pair.backend.sampler, has_row_hashes=True)
     run = Run.of(config, pair, setting.drafters, verifier, setting.costs)
@@ -98,7 +100,7 @@ def write(path: Path, model: str, num_prompts: int, prompt_length: int | None) -
     config = config_of(model)
     pair = load_pair(config)
     tasks = mix(read_tasks(only=KINDS), num_prompts)
-    answers = answers_of(config, pair, Setting(()), list(requests_of(pair, tasks, prompt_length)))
+    answers = answers_of(config, pair, EngineSetup(()), list(requests_of(pair, tasks, prompt_length)))
     content = {
         "model": model,
         "num_tokens": NUM_TOKENS,

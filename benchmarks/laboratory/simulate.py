@@ -6,7 +6,8 @@ against the best fixed setting (its regret) is free of the machine's noise. Noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -16,8 +17,7 @@ from paceline.controller.cost_model import CostModel, StepCosts
 from paceline.controller.fixed import FixedController
 from paceline.controller.options import Limits
 from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
-from paceline.core import Draft, Plan, Request, SamplingParams, Verdict
-from paceline.core import Sequence as EngineSequence
+from paceline.core import Draft, Plan, Request, SamplingParams, Sequence, Verdict
 from paceline.core.draft_tree import best_first, chain_length, child_by_token, cut
 from paceline.core.sequence import SequenceStatus
 from paceline.drafters.chains.growing_draft import GrowingDraft
@@ -66,16 +66,16 @@ class _Stream:
     """One answer on its way."""
 
     trace: PromptTrace
-    sequence: EngineSequence
+    sequence: Sequence
     num_missed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, trace: PromptTrace, readers: Sequence[str]) -> _Stream:
+    def start(cls, trace: PromptTrace, readers: abc.Sequence[str]) -> _Stream:
         """After the first token, which comes from the prompt's pass; `readers` are drafters that must read it too."""
         prompt = list(range(trace.num_prompt_tokens))
         sampling = SamplingParams(max_tokens=len(trace.token_ids))
         request = Request(request_id=trace.prompt_id, prompt_token_ids=prompt, sampling=sampling)
-        sequence = EngineSequence(request, 0, [*prompt, trace.token_ids[0]], status=SequenceStatus.RUNNING)
+        sequence = Sequence(request, 0, [*prompt, trace.token_ids[0]], status=SequenceStatus.RUNNING)
         return cls(trace, sequence, dict.fromkeys(readers, trace.num_prompt_tokens))
 
     @property
@@ -150,7 +150,7 @@ class Simulation:
         fixed = [Setting(f"{name} {window}", name, window) for name in names for window in FIXED_WINDOWS]
         return [Setting(PLAIN), *fixed, Setting(AUTO, is_auto=True)]
 
-    def replay(self, setting: Setting, prompts: Sequence[PromptTrace], task: str | None = None) -> Replay:
+    def replay(self, setting: Setting, prompts: abc.Sequence[PromptTrace], task: str | None = None) -> Replay:
         """All prompts, with a controller that knows nothing when it starts."""
         controller = self._controller(setting)
         waiting = list(prompts)[::-1]
@@ -285,7 +285,7 @@ class Regret:
         return 1.0 - self.auto_speed_up / self.best_fixed_speed_up
 
 
-def regrets(replays: Sequence[Replay]) -> list[Regret]:
+def regrets(replays: abc.Sequence[Replay]) -> list[Regret]:
     """One for each kind of task, in order of appearance."""
     result = []
     for task in dict.fromkeys(replay.task for replay in replays):

@@ -8,7 +8,8 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +17,7 @@ import numpy as np
 from laboratory.trace import PromptTrace, Proposal, Trace
 from paceline.backends.protocol import Model
 from paceline.config import EngineConfig
-from paceline.core import Batch, Plan, Request
-from paceline.core import Sequence as EngineSequence
+from paceline.core import Batch, Plan, Request, Sequence
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
 from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.chains.growing_draft import DraftToken
@@ -68,7 +68,7 @@ class ChainRecorder:
         self._model = model
         self._drawer = drawer
 
-    def record(self, text: Sequence[int], num_prompt_tokens: int, sampler: SequenceSampler) -> list[Proposal]:
+    def record(self, text: abc.Sequence[int], num_prompt_tokens: int, sampler: SequenceSampler) -> list[Proposal]:
         """What the drafter proposes after each output token but the last. `sampler` is the text's."""
         block_size = self._model.kv.block_size
         num_blocks = -(-len(text) // block_size)
@@ -89,7 +89,9 @@ class ChainRecorder:
             run = TokenRun(table, first, text[first : first + _CHUNK], needs_logits=True)
             self._model.forward(build_chain_batch([run], self._model.kv.block_size))
 
-    def _deepen(self, chains: list[_Chain], text: Sequence[int], table: list[int], sampler: SequenceSampler) -> None:
+    def _deepen(
+        self, chains: list[_Chain], text: abc.Sequence[int], table: list[int], sampler: SequenceSampler
+    ) -> None:
         """One more token for each chain. The text's own last token is read again, to the same K and V."""
         logits = self._model.forward(self._batch(chains, text, table))
         queries = [
@@ -101,7 +103,7 @@ class ChainRecorder:
             chain.guesses.append(guess or DraftToken(0, 0.0))
             chain.survival *= chain.guesses[-1].confidence
 
-    def _batch(self, chains: list[_Chain], text: Sequence[int], table: list[int]) -> Batch:
+    def _batch(self, chains: list[_Chain], text: abc.Sequence[int], table: list[int]) -> Batch:
         rows = [self._row(chain, text) for chain in chains]
         num_rows = len(rows)
         paths = [path for _, _, _, path in rows]
@@ -116,7 +118,7 @@ class ChainRecorder:
             logit_rows=np.arange(num_rows, dtype=np.int32),
         )
 
-    def _row(self, chain: _Chain, text: Sequence[int]) -> tuple[int, int, int, list[int]]:
+    def _row(self, chain: _Chain, text: abc.Sequence[int]) -> tuple[int, int, int, list[int]]:
         """Token, position, slot and path of the row whose logits a chain needs next."""
         depth = len(chain.guesses)
         if depth == 0:
@@ -137,7 +139,7 @@ class Recorder:
         """Raises what loading models raises."""
         return cls(config.model_copy(update={"max_batch_size": 1, "has_prefix_cache": False}), load_pair(config))
 
-    def record(self, tasks: Sequence[Task], *, max_tokens: int | None = None) -> Trace:
+    def record(self, tasks: abc.Sequence[Task], *, max_tokens: int | None = None) -> Trace:
         """Greedy; answers of one token are left out. Blocks for all of it."""
         costs = measure_costs(self.pair, self.config)
         prompts = [trace for task in tasks for trace in self._record_one(task, max_tokens)]
@@ -168,7 +170,7 @@ class Recorder:
             if drafter.is_free
         }
         vocab_size = self.pair.target.model.config.vocab_size
-        sequence = EngineSequence(request, 0, list(prompt))
+        sequence = Sequence(request, 0, list(prompt))
         for name, model in self._models().items():
             sampler = SequenceSampler.begin(self.pair.backend.sampler, sequence, vocab_size=vocab_size)
             recorder = ChainRecorder(model, Drawer(self.pair.backend.sampler, vocab_size))
@@ -182,9 +184,9 @@ class Recorder:
         )
 
 
-def _along(drafter: Drafter, request: Request, answer: Sequence[int]) -> Iterator[Proposal]:
+def _along(drafter: Drafter, request: Request, answer: abc.Sequence[int]) -> Iterator[Proposal]:
     """A free drafter's proposals after each token of the answer but the last, with the text up to there as it grows."""
-    sequence = EngineSequence(request, 0, list(request.prompt_token_ids))
+    sequence = Sequence(request, 0, list(request.prompt_token_ids))
     drafter.begin(sequence)
     for token_id in answer[:-1]:
         sequence.token_ids.append(token_id)

@@ -8,10 +8,11 @@ import pytest
 
 from paceline.architectures import read_model_config
 from paceline.backends.native.model import NativeModel, ThreadPool
-from paceline.backends.reference.model import ReferenceModel, multiply_together
+from paceline.backends.reference.model import ReferenceModel
 from paceline.checkpoint import GgufFile
 from paceline.operations.workload import read_tasks
 from paceline.tokenizer import Tokenizer
+from tests.support.fast_reference import multiply_together
 from tests.support.independent_engine import teacher_forced
 
 NUM_TOKENS = 384

@@ -12,8 +12,9 @@ import pytest
 
 from paceline.architectures import read_model_config
 from paceline.backends.native.model import NativeModel, ThreadPool
-from paceline.backends.reference.model import ReferenceModel, multiply_together
+from paceline.backends.reference.model import ReferenceModel
 from paceline.checkpoint import GgufFile
+from tests.support.fast_reference import multiply_together
 from tests.support.float_copy import write_float_copy
 from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
 from tests.support.independent_engine import Comparison, IndependentEngine, compare

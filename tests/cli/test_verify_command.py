@@ -39,8 +39,8 @@ def test_json_has_every_run_with_its_setting(tiny_pair: TinyPair) -> None:
     assert result.exit_code == 0, result.output
     checks = json.loads(result.stdout)
     assert {check["difference"] for check in checks} == {None}
-    assert {tuple(check["setting"]["drafters"]) for check in checks} == {(), ("suffix",)}
-    assert any(check["setting"]["costs"] is not None for check in checks)  # automatic mode
+    assert {tuple(check["variant"]["drafters"]) for check in checks} == {(), ("suffix",)}
+    assert any(check["variant"]["costs"] is not None for check in checks)  # automatic mode
 
 
 @pytest.mark.parametrize("is_json", [False, True])

@@ -118,4 +118,4 @@ def test_it_serves_through_the_command_line(site: Path, tiny_pair: TinyPair, tmp
     verified = paceline("verify", tiny_pair.target, "--drafters", "echo", "--json")
     assert verified.returncode == 0, verified.stderr
     checks = json.loads(verified.stdout)
-    assert {tuple(check["setting"]["drafters"]) for check in checks} == {(), ("echo",)}
+    assert {tuple(check["variant"]["drafters"]) for check in checks} == {(), ("echo",)}

@@ -15,7 +15,7 @@ from paceline.operations.verify_plan import (
     Machine,
     MachinePlan,
     Scope,
-    Setting,
+    Variant,
     VerificationPlan,
     make_plan,
 )
@@ -26,7 +26,7 @@ DRAFTERS = ("suffix", "draft-model", "ngram", "shared-layers")
 
 def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) -> VerificationPlan:
     """Plain decoding in one batch size, on the fastest instruction set."""
-    setting = Setting(
+    variant = Variant(
         drafters=(),
         window=0,
         batch_size=batch_size,
@@ -35,7 +35,7 @@ def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) ->
         num_tokens=num_tokens,
     )
     machine = Machine(instruction_sets()[-1], 1)
-    return VerificationPlan(num_prompts, num_tokens, (MachinePlan(machine, (setting,)),))
+    return VerificationPlan(num_prompts, num_tokens, (MachinePlan(machine, (variant,)),))
 
 
 def load_with_fault(monkeypatch: pytest.MonkeyPatch, rise: float | None) -> None:
@@ -50,13 +50,13 @@ def load_with_fault(monkeypatch: pytest.MonkeyPatch, rise: float | None) -> None
 def test_a_sound_engine_passes_the_quick_plan(pair_config: EngineConfig) -> None:
     verification = begin_verification(pair_config, Scope.QUICK, has_row_hashes=True)
     checks = list(verification.checks())
-    assert len(checks) == 2 * sum(len(plan.settings) for plan in verification.plan.machines)
+    assert len(checks) == 2 * sum(len(plan.variants) for plan in verification.plan.machines)
     assert {check.difference for check in checks} == {None}
     assert {check.machine.instruction_set for check in checks} == set(instruction_sets())
-    assert {drafter for check in checks for drafter in check.setting.drafters} == set(DRAFTERS)
+    assert {drafter for check in checks for drafter in check.variant.drafters} == set(DRAFTERS)
     assert sum(check.num_accepted_tokens for check in checks) > 100
     assert all(check.num_cached_tokens > 0 for check in checks if check.cache == "warm")
-    assert all(check.num_tokens == 2 * check.setting.num_prompts * check.setting.num_tokens for check in checks)
+    assert all(check.num_tokens == 2 * check.variant.num_prompts * check.variant.num_tokens for check in checks)
 
 
 @pytest.mark.parametrize("has_row_hashes", [False, True])
@@ -91,10 +91,10 @@ def first_touched(config: EngineConfig) -> tuple[int, str, int]:
     machine = plan.machines[0].machine
     pair = assembly.load_pair(config.model_copy(update={"num_threads": 1}))
     sound._record_reference(pair, machine)
-    setting = plan.machines[0].settings[0]
+    variant = plan.machines[0].variants[0]
     watching = Watching(pair.backend.sampler)
-    run = verify_module.Run.of(sound._engine_config(setting, has_prefix_cache=True), pair, (), watching)
-    run.answers(sound._requests(setting))
+    run = verify_module.Run.of(sound._engine_config(variant, has_prefix_cache=True), pair, (), watching)
+    run.answers(sound._requests(variant))
     request_id = min(request_id for request_id, _ in touched)
     position = min(position for touched_id, position in touched if touched_id == request_id)
     index, sampling = request_id.split()
@@ -128,20 +128,20 @@ def test_first_difference_sees_tokens_bits_hashes_and_lengths() -> None:
 
 def test_the_full_plan_has_every_window_batch_size_thread_count_and_instruction_set() -> None:
     plan = make_plan(Scope.FULL, DRAFTERS, ("scalar", "avx2", "avx512"), 2)
-    settings = plan.machines[0].settings
+    variants = plan.machines[0].variants
     assert plan.machines[0].machine == Machine("avx512", 2)
     assert {item.machine for item in plan.machines} == {
         Machine(instruction_set, threads) for instruction_set in ("scalar", "avx2", "avx512") for threads in (1, 2)
     }
     for group in (*((drafter,) for drafter in DRAFTERS), DRAFTERS):
-        fixed = (setting for setting in settings if setting.costs is None)
-        assert tuple(setting.window for setting in fixed if setting.drafters == group) == ALL_WINDOWS
-    assert [setting.drafters for setting in settings if setting.costs is not None] == [DRAFTERS] * 3
-    assert {setting.batch_size for setting in settings} == set(BATCH_SIZES)
-    assert all(item.settings for item in plan.machines)
+        fixed = (variant for variant in variants if variant.costs is None)
+        assert tuple(variant.window for variant in fixed if variant.drafters == group) == ALL_WINDOWS
+    assert [variant.drafters for variant in variants if variant.costs is not None] == [DRAFTERS] * 3
+    assert {variant.batch_size for variant in variants} == set(BATCH_SIZES)
+    assert all(item.variants for item in plan.machines)
 
 
 def test_a_plan_without_drafters_still_compares_plain_batches() -> None:
     plan = make_plan(Scope.QUICK, (), ("scalar",), 1)
     assert [item.machine for item in plan.machines] == [Machine("scalar", 1)]
-    assert [(setting.drafters, setting.batch_size) for setting in plan.machines[0].settings] == [((), 8)]
+    assert [(variant.drafters, variant.batch_size) for variant in plan.machines[0].variants] == [((), 8)]

@@ -2,12 +2,12 @@
 
 from paceline.architectures.config_reader import read_model_config
 from paceline.architectures.families import ARCHITECTURES, Architecture
-from paceline.architectures.tensors import TensorDescription, check_tensors, layer_tensors, model_tensors
+from paceline.architectures.tensors import ExpectedTensor, check_tensors, layer_tensors, model_tensors
 
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
-    "TensorDescription",
+    "ExpectedTensor",
     "check_tensors",
     "layer_tensors",
     "model_tensors",

@@ -17,7 +17,7 @@ ROPE_FACTORS_NAME = "rope_freqs.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class TensorDescription:
+class ExpectedTensor:
     """A tensor a model must have, or may have; matrices are (outputs, inputs)."""
 
     name: str
@@ -30,37 +30,37 @@ def layer_prefix(layer: int) -> str:
     return f"blk.{layer}."
 
 
-def layer_tensors(config: ModelConfig, layer: int) -> Iterator[TensorDescription]:
+def layer_tensors(config: ModelConfig, layer: int) -> Iterator[ExpectedTensor]:
     """The tensors of one layer."""
     prefix = layer_prefix(layer)
     hidden, ffn, head = (config.hidden_size,), (config.ffn_size,), (config.head_dim,)
     query, kv = (config.num_heads * config.head_dim,), (config.num_kv_heads * config.head_dim,)
-    yield TensorDescription(f"{prefix}attn_norm.weight", hidden)
+    yield ExpectedTensor(f"{prefix}attn_norm.weight", hidden)
     for name, width in (("attn_q", query), ("attn_k", kv), ("attn_v", kv)):
-        yield TensorDescription(f"{prefix}{name}.weight", width + hidden)
+        yield ExpectedTensor(f"{prefix}{name}.weight", width + hidden)
         has_bias = ARCHITECTURES[config.architecture].has_attention_biases
-        yield TensorDescription(f"{prefix}{name}.bias", width, is_required=has_bias)
-    yield TensorDescription(f"{prefix}attn_output.weight", hidden + query)
-    yield TensorDescription(f"{prefix}ffn_norm.weight", hidden)
-    yield TensorDescription(f"{prefix}ffn_gate.weight", ffn + hidden)
-    yield TensorDescription(f"{prefix}ffn_up.weight", ffn + hidden)
-    yield TensorDescription(f"{prefix}ffn_down.weight", hidden + ffn)
+        yield ExpectedTensor(f"{prefix}{name}.bias", width, is_required=has_bias)
+    yield ExpectedTensor(f"{prefix}attn_output.weight", hidden + query)
+    yield ExpectedTensor(f"{prefix}ffn_norm.weight", hidden)
+    yield ExpectedTensor(f"{prefix}ffn_gate.weight", ffn + hidden)
+    yield ExpectedTensor(f"{prefix}ffn_up.weight", ffn + hidden)
+    yield ExpectedTensor(f"{prefix}ffn_down.weight", hidden + ffn)
     if config.has_query_key_norm:
-        yield TensorDescription(f"{prefix}attn_q_norm.weight", head)
-        yield TensorDescription(f"{prefix}attn_k_norm.weight", head)
+        yield ExpectedTensor(f"{prefix}attn_q_norm.weight", head)
+        yield ExpectedTensor(f"{prefix}attn_k_norm.weight", head)
     if config.has_post_norms:
-        yield TensorDescription(f"{prefix}post_attention_norm.weight", hidden)
-        yield TensorDescription(f"{prefix}post_ffw_norm.weight", hidden)
+        yield ExpectedTensor(f"{prefix}post_attention_norm.weight", hidden)
+        yield ExpectedTensor(f"{prefix}post_ffw_norm.weight", hidden)
 
 
-def model_tensors(config: ModelConfig) -> Iterator[TensorDescription]:
+def model_tensors(config: ModelConfig) -> Iterator[ExpectedTensor]:
     """All tensors of a model, layer by layer between embedding and output."""
-    yield TensorDescription(EMBEDDING_NAME, (config.vocab_size, config.hidden_size))
-    yield TensorDescription(ROPE_FACTORS_NAME, (config.head_dim // 2,), is_required=False)
+    yield ExpectedTensor(EMBEDDING_NAME, (config.vocab_size, config.hidden_size))
+    yield ExpectedTensor(ROPE_FACTORS_NAME, (config.head_dim // 2,), is_required=False)
     for layer in range(config.num_layers):
         yield from layer_tensors(config, layer)
-    yield TensorDescription(OUTPUT_NORM_NAME, (config.hidden_size,))
-    yield TensorDescription(OUTPUT_NAME, (config.vocab_size, config.hidden_size), is_required=False)
+    yield ExpectedTensor(OUTPUT_NORM_NAME, (config.hidden_size,))
+    yield ExpectedTensor(OUTPUT_NAME, (config.vocab_size, config.hidden_size), is_required=False)
 
 
 def check_tensors(gguf: GgufFile, config: ModelConfig) -> None:

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from paceline.backends.protocol import BackendKind
 from paceline.core.errors import ConfigError
 
-DEFAULT_BACKEND = "native"
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
         "native": "paceline.backends.native.backend",

@@ -68,15 +68,15 @@ def _ignore(check: Check) -> None:
 
 
 def _print_row(check: Check) -> None:
-    setting = check.setting
+    variant = check.variant
     typer.echo(
         _ROW.format(
             check.machine.instruction_set,
             check.machine.num_threads,
-            ",".join(setting.drafters) or "none",
-            setting.window if setting.costs is None else "auto",
-            setting.batch_size,
-            setting.prefill_chunk_size,
+            ",".join(variant.drafters) or "none",
+            variant.window if variant.costs is None else "auto",
+            variant.batch_size,
+            variant.prefill_chunk_size,
             check.cache,
             check.num_tokens,
             check.num_draft_tokens,

@@ -67,8 +67,8 @@ class AdaptiveController:
             self._chooser.options(sequence, self._history(sequence), offer, limit, situation)
             for sequence, offer, limit in zip(sequences, offers, limits, strict=True)
         ]
-        choices = best_plan([option.candidates for option in options], situation.steps_s, situation.rate)
-        plans = self._chooser.plans(options, choices, limits, situation)
+        picks = best_plan([option.candidates for option in options], situation.steps_s, situation.rate)
+        plans = self._chooser.plans(options, picks, limits, situation)
         windows = level([plan.window for plan in plans], room.spare_rows)
         return [plan.with_window(window) for plan, window in zip(plans, windows, strict=True)]
 

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Sequence as Tokens
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.controller.acceptance import (
@@ -153,7 +152,7 @@ class Portfolio:
         """What the drafter's confidence is worth on this sequence."""
         return self.of(drafter).confidence.calibration(own.bias)
 
-    def free_candidate(self, draft: Draft, own: OwnHistory, floors: Tokens[float]) -> Candidate:
+    def free_candidate(self, draft: Draft, own: OwnHistory, floors: Sequence[float]) -> Candidate:
         """A draft that exists, up to the first node that brings less than its floor, and cut to as many nodes."""
         gains: list[float] = []
         lowest = 1.0
@@ -165,7 +164,7 @@ class Portfolio:
             gains.append(lowest)
         return Candidate(draft.drafter, gains)
 
-    def guesses(self, free_drafts: Tokens[Draft], history: SequenceHistory) -> list[float]:
+    def guesses(self, free_drafts: Sequence[Draft], history: SequenceHistory) -> list[float]:
         """How likely each token of the best free chain is, with those before it: what a drafter that reads ahead meets
         in one pass where it agrees."""
         calibrated = [(draft, self.calibration(draft.drafter, history.of(draft.drafter))) for draft in free_drafts]
@@ -176,7 +175,7 @@ class Portfolio:
         """Of a draft that is still to be made."""
         return expect(own.depths, self.of(drafter).depths, _FIRST_GUESS, limit)
 
-    def learn_free(self, draft: Draft, own: OwnHistory, committed: Tokens[int]) -> int:
+    def learn_free(self, draft: Draft, own: OwnHistory, committed: Sequence[int]) -> int:
         """Takes in a draft that existed before the plan; returns how many of its tokens were right."""
         judgements = judge(draft, committed)
         model = self.of(draft.drafter).confidence
@@ -186,7 +185,7 @@ class Portfolio:
         own.succeed(num_right)
         return num_right
 
-    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Tokens[int]) -> None:
+    def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Sequence[int]) -> None:
         """Takes in a draft that was made for a plan of `window` nodes; that it is empty is evidence too."""
         self.learn_free(draft, own, committed)
         own.has_drafted = True
@@ -194,7 +193,7 @@ class Portfolio:
         own.depths.learn(draft, window, committed)
 
 
-def pass_likelihoods(guesses: Tokens[float], num_depths: int) -> list[float]:
+def pass_likelihoods(guesses: Sequence[float], num_depths: int) -> list[float]:
     """For each depth of a draft the probability that it takes a pass of its own: that not all before it was guessed."""
     likelihoods = [1.0, *(1.0 - guess for guess in guesses)][:num_depths]
     return likelihoods + [1.0] * (num_depths - len(likelihoods))
@@ -203,7 +202,7 @@ def pass_likelihoods(guesses: Tokens[float], num_depths: int) -> list[float]:
 def made_candidate(
     drafter: str,
     expectation: Expectation,
-    passes: Tokens[float],
+    passes: Sequence[float],
     shared_s: float,
     own_s: float,
     row_s: float,
@@ -225,7 +224,7 @@ def made_candidate(
     return Candidate(drafter, never_rising(gains), node_s=own_s, price_s=price_s, depth_s=shared_s)
 
 
-def never_rising(values: Tokens[float]) -> list[float]:
+def never_rising(values: Sequence[float]) -> list[float]:
     """The same sum, with means in place of runs that rise: of all sequences that never rise the nearest in squares."""
     runs: list[tuple[float, int]] = []
     for value in values:

@@ -1,12 +1,12 @@
-"""Which drafters a sequence may have in a step, as candidates for the planner, and from its choices to plans.
+"""Which drafters a sequence may have in a step, as candidates for the planner, and from its picks to plans.
 
 Here is decided who starts reading a text, who is probed, who pauses, and why nothing is drafted where nothing is.
 """
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as List
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -20,7 +20,7 @@ from paceline.controller.candidates import (
 )
 from paceline.controller.cost_model import CostModel
 from paceline.controller.lengths import ExpectedLengths
-from paceline.controller.planner import Candidate, Choice, worths_by_size
+from paceline.controller.planner import Candidate, Pick, worths_by_size
 from paceline.controller.probing import ProbeBudget
 from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer
 from paceline.core import Calibration, Plan, Sequence
@@ -84,7 +84,7 @@ class Situation:
             floors = self._floors[num_nodes] = [self.overall_rate * seconds for seconds in prices]
         return floors
 
-    def row_prices(self, num_rows: int, num_drafting: List[float]) -> list[float]:
+    def row_prices(self, num_rows: int, num_drafting: abc.Sequence[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
         to draft as deep: the least mean price over the next few depths; a jump is paid by all rows behind it."""
         last = len(self.steps_s) - 1
@@ -121,12 +121,12 @@ class Options:
     forced: str | None = None
 
     def force(self, drafter: str) -> None:
-        """Leaves no choice."""
+        """Leaves no pick."""
         self.candidates.clear()
         self.forced = drafter
 
 
-def early_row_s(steps_s: List[float]) -> float:
+def early_row_s(steps_s: abc.Sequence[float]) -> float:
     """Mean seconds of the first few draft rows."""
     last = min(_ROWS_AHEAD, len(steps_s) - 1)
     return (steps_s[last] - steps_s[0]) / max(1, last)
@@ -169,27 +169,25 @@ class OptionChooser:
         return pass_likelihoods(guesses, num_depths)
 
     def plans(
-        self, options: List[Options], choices: List[Choice], limits: List[int], situation: Situation
+        self, options: abc.Sequence[Options], picks: abc.Sequence[Pick], limits: abc.Sequence[int], situation: Situation
     ) -> list[Plan]:
         """The plan of each sequence: free drafts as chosen, made ones as far as they go until they stop paying."""
         users = [
-            option.forced or (None if choice.candidate is None else option.candidates[choice.candidate].drafter)
-            for option, choice in zip(options, choices, strict=True)
+            option.forced or (None if pick.candidate is None else option.candidates[pick.candidate].drafter)
+            for option, pick in zip(options, picks, strict=True)
         ]
         num_free_nodes = sum(
-            choice.window
-            for option, choice, name in zip(options, choices, users, strict=True)
-            if name not in option.terms
+            pick.window for option, pick, name in zip(options, picks, users, strict=True) if name not in option.terms
         )
         plans: list[Plan] = []
-        for option, choice, name, limit in zip(options, choices, users, limits, strict=True):
+        for option, pick, name, limit in zip(options, picks, users, limits, strict=True):
             if name is None:
                 plans.append(Plan("none", 0, reason=option.reason))
             elif name in option.terms:
                 terms = replace(option.terms[name], most_nodes=min(limit, option.terms[name].most_nodes))
                 plans.append(self._made_plan(name, terms, users.count(name), num_free_nodes, situation))
             else:
-                plans.append(Plan(name, choice.window))
+                plans.append(Plan(name, pick.window))
         return plans
 
     def _made_plan(self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation) -> Plan:

@@ -16,8 +16,8 @@ _MAX_SEQUENCES_TO_REFINE = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One drafter's offer to one sequence: `gains[k]` is the expected number of tokens that the node k brings, never
-    rising with k; node k costs a row and `node_s[k]` seconds of its drafter, and the first one `price_s` more.
+    """What one drafter can do for one sequence: `gains[k]` is the expected number of tokens that node k brings, never
+    rising with k; a node costs a row and `node_s` seconds of its drafter, and the first one `price_s` more.
 
     `depth_s`, which is the same in all candidates of a drafter, is what a depth costs it once for all sequences that
     draft as deep. Without it a node's depth does not matter.
@@ -31,76 +31,76 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Pick:
     """A candidate's index and how many of its nodes to take; None and 0 is plain decoding."""
 
     candidate: int | None
     window: int
 
 
-PLAIN = Choice(None, 0)
-Offers = Sequence[Sequence[Candidate]]
+PLAIN = Pick(None, 0)
+Alternatives = Sequence[Sequence[Candidate]]
 
 
-def best_plan(offers: Offers, steps_s: Sequence[float], rate: float) -> list[Choice]:
-    """A choice for each sequence that maximizes `value`; at most `len(steps_s) - 1` nodes in all.
+def best_plan(alternatives: Alternatives, steps_s: Sequence[float], rate: float) -> list[Pick]:
+    """A pick for each sequence that maximizes `value`; at most `len(steps_s) - 1` nodes in all.
 
     `steps_s[n]` is the time of the target's pass with n draft rows. Exact for a single sequence, and for any number of
-    them where each has one candidate without prices. Else the best of the choices at a few prices of a row, refilled
+    them where each has one candidate without prices. Else the best of the picks at a few prices of a row, refilled
     exactly, and for few sequences changed one by one while that helps: tests on costs full of jumps hold it to 0.2 % of
     the optimum on average, 15 % at worst. Of several drafters that have a shared depth it takes the best one and leaves
     the others out. O(nodes * log(nodes)).
     """
-    if len(offers) == 1:
-        return [_best_alone(offers[0], steps_s, rate)]
-    sharing = {candidate.drafter for candidates in offers for candidate in candidates if candidate.depth_s}
+    if len(alternatives) == 1:
+        return [_best_alone(alternatives[0], steps_s, rate)]
+    sharing = {candidate.drafter for candidates in alternatives for candidate in candidates if candidate.depth_s}
     if len(sharing) <= 1:
-        return _best_together(offers, steps_s, rate)
-    found = [_best_together(_with_one_sharing(offers, drafter), steps_s, rate) for drafter in sorted(sharing)]
-    return max(found, key=lambda choices: value(offers, choices, steps_s, rate))
+        return _best_together(alternatives, steps_s, rate)
+    found = [_best_together(_with_one_sharing(alternatives, drafter), steps_s, rate) for drafter in sorted(sharing)]
+    return max(found, key=lambda picks: value(alternatives, picks, steps_s, rate))
 
 
-def _with_one_sharing(offers: Offers, drafter: str) -> Offers:
+def _with_one_sharing(alternatives: Alternatives, drafter: str) -> Alternatives:
     """The same candidates, but that of those with a shared depth only this drafter's have nodes."""
     return [
         [replace(one, gains=(), depth_s=0.0) if one.depth_s and one.drafter != drafter else one for one in candidates]
-        for candidates in offers
+        for candidates in alternatives
     ]
 
 
-def _best_together(offers: Offers, steps_s: Sequence[float], rate: float) -> list[Choice]:
+def _best_together(alternatives: Alternatives, steps_s: Sequence[float], rate: float) -> list[Pick]:
     """As `best_plan`, where at most one drafter has a shared depth."""
-    found = _Search(offers, steps_s, rate)
-    for row_s in _row_prices(steps_s, len(offers)):
-        found.try_out(*_assign(offers, row_s, rate))
-    if len(offers) <= _MAX_SEQUENCES_TO_REFINE:
+    found = _Search(alternatives, steps_s, rate)
+    for row_s in _row_prices(steps_s, len(alternatives)):
+        found.try_out(*_assign(alternatives, row_s, rate))
+    if len(alternatives) <= _MAX_SEQUENCES_TO_REFINE:
         found.refine()
-    return found.choices
+    return found.picks
 
 
 class _Search:
-    """The best choices found so far."""
+    """The best picks found so far."""
 
-    def __init__(self, offers: Offers, steps_s: Sequence[float], rate: float) -> None:
-        self._offers = offers
+    def __init__(self, alternatives: Alternatives, steps_s: Sequence[float], rate: float) -> None:
+        self._alternatives = alternatives
         self._steps_s = steps_s
         self._rate = rate
         self._tried: set[tuple[tuple[int | None, ...], int]] = set()
-        self._assignment: tuple[int | None, ...] = (None,) * len(offers)
+        self._assignment: tuple[int | None, ...] = (None,) * len(alternatives)
         self._depth = 0
-        self.choices = [PLAIN] * len(offers)
-        self._value = value(offers, self.choices, steps_s, rate)
+        self.picks = [PLAIN] * len(alternatives)
+        self._value = value(alternatives, self.picks, steps_s, rate)
 
     def try_out(self, assignment: tuple[int | None, ...], depth: int) -> bool:
         """Fills these candidates, the shared ones up to `depth`; returns whether that is the best so far."""
         if (assignment, depth) in self._tried:
             return False
         self._tried.add((assignment, depth))
-        choices = _fill(self._offers, assignment, depth, self._steps_s, self._rate)
-        found = value(self._offers, choices, self._steps_s, self._rate)
+        picks = _fill(self._alternatives, assignment, depth, self._steps_s, self._rate)
+        found = value(self._alternatives, picks, self._steps_s, self._rate)
         if found <= self._value:
             return False
-        self.choices, self._value, self._assignment, self._depth = choices, found, assignment, depth
+        self.picks, self._value, self._assignment, self._depth = picks, found, assignment, depth
         return True
 
     def refine(self) -> None:
@@ -113,25 +113,25 @@ class _Search:
         yield assignment, depth + 1
         if depth > 0:
             yield assignment, depth - 1
-        for sequence, candidates in enumerate(self._offers):
+        for sequence, candidates in enumerate(self._alternatives):
             for index in range(len(candidates)):
                 if assignment[sequence] != index:
                     yield (*assignment[:sequence], index, *assignment[sequence + 1 :]), max(1, depth)
 
 
-def value(offers: Offers, choices: Sequence[Choice], steps_s: Sequence[float], rate: float) -> float:
+def value(alternatives: Alternatives, picks: Sequence[Pick], steps_s: Sequence[float], rate: float) -> float:
     """Expected draft tokens accepted, minus `rate` times the seconds of the step."""
-    return num_expected(offers, choices) - rate * plan_s(offers, choices, steps_s)
+    return num_expected(alternatives, picks) - rate * plan_s(alternatives, picks, steps_s)
 
 
-def num_expected(offers: Offers, choices: Sequence[Choice]) -> float:
+def num_expected(alternatives: Alternatives, picks: Sequence[Pick]) -> float:
     """Draft tokens that the target is expected to accept."""
-    return sum(sum(candidate.gains[:window]) for candidate, window in _taken(offers, choices))
+    return sum(sum(candidate.gains[:window]) for candidate, window in _taken(alternatives, picks))
 
 
-def plan_s(offers: Offers, choices: Sequence[Choice], steps_s: Sequence[float]) -> float:
+def plan_s(alternatives: Alternatives, picks: Sequence[Pick], steps_s: Sequence[float]) -> float:
     """Seconds of drafting and of the target's pass."""
-    taken = list(_taken(offers, choices))
+    taken = list(_taken(alternatives, picks))
     own_s = sum(candidate.price_s + candidate.node_s * window for candidate, window in taken)
     shared_s: dict[str, float] = {}
     for candidate, window in taken:
@@ -140,15 +140,15 @@ def plan_s(offers: Offers, choices: Sequence[Choice], steps_s: Sequence[float]) 
     return steps_s[sum(window for _, window in taken)] + own_s + sum(shared_s.values())
 
 
-def _taken(offers: Offers, choices: Sequence[Choice]) -> list[tuple[Candidate, int]]:
+def _taken(alternatives: Alternatives, picks: Sequence[Pick]) -> list[tuple[Candidate, int]]:
     return [
-        (candidates[choice.candidate], choice.window)
-        for candidates, choice in zip(offers, choices, strict=True)
-        if choice.candidate is not None and choice.window > 0
+        (candidates[pick.candidate], pick.window)
+        for candidates, pick in zip(alternatives, picks, strict=True)
+        if pick.candidate is not None and pick.window > 0
     ]
 
 
-def _best_alone(candidates: Sequence[Candidate], steps_s: Sequence[float], rate: float) -> Choice:
+def _best_alone(candidates: Sequence[Candidate], steps_s: Sequence[float], rate: float) -> Pick:
     best, best_value = PLAIN, -rate * steps_s[0]
     for index, candidate in enumerate(candidates):
         node_price = rate * (candidate.node_s + candidate.depth_s)
@@ -156,7 +156,7 @@ def _best_alone(candidates: Sequence[Candidate], steps_s: Sequence[float], rate:
         for window, (gain, step_s) in enumerate(zip(candidate.gains, steps_s[1:], strict=False), 1):
             worth += gain - node_price
             if worth - rate * step_s > best_value:
-                best, best_value = Choice(index, window), worth - rate * step_s
+                best, best_value = Pick(index, window), worth - rate * step_s
     return best
 
 
@@ -167,12 +167,12 @@ def _row_prices(steps_s: Sequence[float], num_sequences: int) -> list[float]:
     return [0.0, *((steps_s[count] - steps_s[0]) / count for count in counts)]
 
 
-def _assign(offers: Offers, row_s: float, rate: float) -> tuple[tuple[int | None, ...], int]:
+def _assign(alternatives: Alternatives, row_s: float, rate: float) -> tuple[tuple[int | None, ...], int]:
     """The candidate of each sequence that is worth most at this price of a row, and the deepest shared draft."""
     free: list[tuple[float, int | None]] = []
     shared: list[tuple[list[float], int | None]] = []
     depth_s = 0.0
-    for candidates in offers:
+    for candidates in alternatives:
         best_free: tuple[float, int | None] = (0.0, None)
         own_shared: tuple[list[float], int | None] = ([0.0], None)
         best_gain = 0.0
@@ -219,11 +219,11 @@ def worths_by_size(candidate: Candidate, row_s: float, rate: float) -> list[floa
 
 
 def _fill(
-    offers: Offers, assignment: Sequence[int | None], depth: int, steps_s: Sequence[float], rate: float
-) -> list[Choice]:
+    alternatives: Alternatives, assignment: Sequence[int | None], depth: int, steps_s: Sequence[float], rate: float
+) -> list[Pick]:
     """Takes the nodes of the assigned candidates in the order of their worth, as many as pay."""
     chosen = [
-        None if index is None else candidates[index] for candidates, index in zip(offers, assignment, strict=True)
+        None if index is None else candidates[index] for candidates, index in zip(alternatives, assignment, strict=True)
     ]
     nodes = [
         (gain - rate * candidate.node_s, sequence)
@@ -235,7 +235,7 @@ def _fill(
     nodes = nodes[: len(steps_s) - 1]
     worths = list(accumulate((worth for worth, _ in nodes), initial=0.0))
     num_nodes = max(range(len(worths)), key=lambda count: worths[count] - rate * steps_s[count])
-    windows = [0] * len(offers)
+    windows = [0] * len(alternatives)
     for _, sequence in nodes[:num_nodes]:
         windows[sequence] += 1
-    return [Choice(index, window) if window else PLAIN for index, window in zip(assignment, windows, strict=True)]
+    return [Pick(index, window) if window else PLAIN for index, window in zip(assignment, windows, strict=True)]

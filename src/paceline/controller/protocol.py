@@ -5,8 +5,8 @@ Limits that come from KV memory and context are the scheduler's. `adaptive` deci
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as List
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,7 +58,7 @@ class StepOutcome:
     room: StepRoom
     drafting_s: Mapping[str, float]
     target_s: float
-    passes: Mapping[str, List[int]] = field(default_factory=dict)
+    passes: Mapping[str, abc.Sequence[int]] = field(default_factory=dict)
 
 
 class Controller(Protocol):

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import abc, deque
+from collections.abc import Iterable, Iterator
 from itertools import count
 from numbers import Integral
 from typing import Self
 
-from paceline import core
 from paceline.config import EngineConfig
-from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, SpeculationParams
+from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, Sequence, SpeculationParams
 from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
 from paceline.drafters import drafter_names
 from paceline.engine.acceptance_stats import AcceptanceStats
@@ -142,7 +141,7 @@ class Engine:
 
     def generate(
         self,
-        prompts: Sequence[str | list[int]],
+        prompts: abc.Sequence[str | list[int]],
         sampling: SamplingParams | None = None,
         speculation: SpeculationParams | None = None,
     ) -> list[Completion]:
@@ -242,7 +241,7 @@ class Engine:
         """The request's state after its resumed tokens, whose text was shown before, and the end if they reached it."""
         sampling = request.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        sequence = core.Sequence(request, seed, [*request.prompt_token_ids, *request.resumed_token_ids])
+        sequence = Sequence(request, seed, [*request.prompt_token_ids, *request.resumed_token_ids])
         room = self.context_window_size - sequence.num_prompt_tokens
         max_output_tokens = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         stream = TextStream(request, self.tokenizer, max_output_tokens)

@@ -59,7 +59,7 @@ class Choice:
         return logprobs
 
 
-class Outputs(AsyncIterator[tuple[int, Output]], AbstractContextManager["Outputs"]):
+class OutputSource(AsyncIterator[tuple[int, Output]], AbstractContextManager["OutputSource"]):
     """The outputs of one call's choices as they arrive, each with its choice's index; ends when every choice has.
 
     Leaving the context aborts what is unfinished. Iteration raises the first error of any choice.
@@ -74,7 +74,7 @@ class Answer:
     created_s: int
     model_name: str
     choices: list[Choice]
-    outputs: Outputs
+    outputs: OutputSource
 
     async def news(self) -> AsyncGenerator[Choice, None]:
         """Yields the choice of each output, which it already has; must be begun at once.

@@ -1,7 +1,7 @@
-"""Proves on a user's own model that nothing changes the text: every setting of a plan is run and compared with plain
+"""Proves on a user's own model that nothing changes the text: every variant of a plan is run and compared with plain
 decoding of one sequence at a time, by token and by the bits of each token's log-probability.
 
-Each setting runs twice on one engine, with the prefix cache cold and then warm. Greedy and sampled requests share its
+Each variant runs twice on one engine, with the prefix cache cold and then warm. Greedy and sampled requests share its
 batches. `verify_plan` says what is run; nothing here prints.
 """
 
@@ -33,7 +33,7 @@ from paceline.operations.verify_plan import (
     PROMPTS,
     Machine,
     Scope,
-    Setting,
+    Variant,
     VerificationPlan,
     make_plan,
 )
@@ -71,10 +71,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One run of one setting: how much was compared, what drafts did in it, and the first difference, if any."""
+    """One run of one variant: how much was compared, what drafts did in it, and the first difference, if any."""
 
     machine: Machine
-    setting: Setting
+    variant: Variant
     cache: str
     num_tokens: int
     num_draft_tokens: int
@@ -102,7 +102,7 @@ class RecordingVerifier(Verifier):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An engine of one setting, on models that are loaded."""
+    """An engine of one variant, on models that are loaded."""
 
     engine: Engine
     verifier: RecordingVerifier
@@ -163,8 +163,8 @@ class Verification:
             pair = load_pair(config, instruction_set=machine.instruction_set)
             if not self._expected:
                 self._record_reference(pair, machine)
-            for setting in machine_plan.settings:
-                for check in self._check(pair, machine, setting):
+            for variant in machine_plan.variants:
+                for check in self._check(pair, machine, variant):
                     yield check
                     if check.difference is not None:
                         return
@@ -175,7 +175,7 @@ class Verification:
         room = pair.target.model.config.max_context - plan.num_tokens - 1
         tokenizer = pair.target.tokenizer
         self._prompts = [token_ids[:room] for token_ids in _encode_prompts(tokenizer)[: plan.num_prompts]]
-        setting = Setting(
+        variant = Variant(
             drafters=(),
             window=0,
             batch_size=1,
@@ -183,53 +183,53 @@ class Verification:
             num_prompts=plan.num_prompts,
             num_tokens=plan.num_tokens,
         )
-        run = Run.of(self._engine_config(setting, has_prefix_cache=False), pair, (), self._verifier(pair))
-        self._expected = run.answers(self._requests(setting))
+        run = Run.of(self._engine_config(variant, has_prefix_cache=False), pair, (), self._verifier(pair))
+        self._expected = run.answers(self._requests(variant))
 
-    def _check(self, pair: LoadedPair, machine: Machine, setting: Setting) -> Iterator[Check]:
-        config = self._engine_config(setting, has_prefix_cache=True)
-        run = Run.of(config, pair, setting.drafters, self._verifier(pair), setting.costs)
+    def _check(self, pair: LoadedPair, machine: Machine, variant: Variant) -> Iterator[Check]:
+        config = self._engine_config(variant, has_prefix_cache=True)
+        run = Run.of(config, pair, variant.drafters, self._verifier(pair), variant.costs)
         for cache in ("cold", "warm"):
             before, start_s = run.engine.stats(), time.perf_counter()
-            answers = run.answers(self._requests(setting))
+            answers = run.answers(self._requests(variant))
             after = run.engine.stats()
-            if set(run.engine.drafter_names) != set(setting.drafters):
-                raise PacelineError(f"a drafter of {', '.join(setting.drafters)} failed; see the log above")
+            if set(run.engine.drafter_names) != set(variant.drafters):
+                raise PacelineError(f"a drafter of {', '.join(variant.drafters)} failed; see the log above")
             yield Check(
                 machine=machine,
-                setting=setting,
+                variant=variant,
                 cache=cache,
                 num_tokens=sum(map(len, answers.values())),
                 num_draft_tokens=after.num_draft_tokens - before.num_draft_tokens,
                 num_accepted_tokens=after.num_accepted_tokens - before.num_accepted_tokens,
                 num_cached_tokens=after.num_prefix_hit_tokens - before.num_prefix_hit_tokens,
                 duration_s=time.perf_counter() - start_s,
-                difference=self._first_difference(answers, setting.num_tokens, pair.target.tokenizer),
+                difference=self._first_difference(answers, variant.num_tokens, pair.target.tokenizer),
             )
 
     def _verifier(self, pair: LoadedPair) -> RecordingVerifier:
         return RecordingVerifier(pair.backend.sampler, has_row_hashes=self.has_row_hashes)
 
-    def _engine_config(self, setting: Setting, *, has_prefix_cache: bool) -> EngineConfig:
+    def _engine_config(self, variant: Variant, *, has_prefix_cache: bool) -> EngineConfig:
         longest = max(map(len, self._prompts)) + self.plan.num_tokens + 1
         return self.config.model_copy(
             update={
-                "num_speculative_tokens": setting.window,
-                "max_batch_size": setting.batch_size,
-                "prefill_chunk_size": setting.prefill_chunk_size,
+                "num_speculative_tokens": variant.window,
+                "max_batch_size": variant.batch_size,
+                "prefill_chunk_size": variant.prefill_chunk_size,
                 "context_window_size": max(_MIN_CONTEXT_SIZE, longest),
                 "has_prefix_cache": has_prefix_cache,
             }
         )
 
-    def _requests(self, setting: Setting) -> Iterator[Request]:
+    def _requests(self, variant: Variant) -> Iterator[Request]:
         """Each prompt greedily and sampled with a seed of its own."""
-        for index, token_ids in enumerate(self._prompts[: setting.num_prompts]):
+        for index, token_ids in enumerate(self._prompts[: variant.num_prompts]):
             for name, sampling in (("greedy", _GREEDY), ("sampled", _SAMPLED)):
                 yield Request(
                     request_id=f"{index} {name}",
                     prompt_token_ids=token_ids,
-                    sampling=structs.replace(sampling, max_tokens=setting.num_tokens, seed=index + 1),
+                    sampling=structs.replace(sampling, max_tokens=variant.num_tokens, seed=index + 1),
                 )
 
     def _first_difference(

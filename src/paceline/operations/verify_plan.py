@@ -1,4 +1,4 @@
-"""What `verify` compares with plain decoding: prompts, and settings grouped by the machine they run on.
+"""What `verify` compares with plain decoding: prompts, and variants grouped by the machine they run on.
 
 A quick plan touches every drafter, a spread of windows, all batch sizes and every instruction set once; a full one
 takes every window of every drafter. Both add automatic mode, under made-up costs so that it is the same everywhere.
@@ -61,7 +61,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Variant:
     """One way to run the engine that must not change the text; `window` 0 is plain decoding. With `costs` the engine
     plans by them, and `window` is the most that it may draft."""
 
@@ -76,15 +76,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class MachinePlan:
-    """The settings to run on one machine; the first machine of a plan is also the reference's."""
+    """The variants to run on one machine; the first machine of a plan is also the reference's."""
 
     machine: Machine
-    settings: tuple[Setting, ...]
+    variants: tuple[Variant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationPlan:
-    """The reference's size, which no setting exceeds, and what is compared with it."""
+    """The reference's size, which no variant exceeds, and what is compared with it."""
 
     num_prompts: int
     num_tokens: int
@@ -99,14 +99,14 @@ def make_plan(
     num_prompts, num_tokens = (len(PROMPTS), 32) if is_full else (4, 16)
     best = Machine(instruction_sets[-1], max_threads)
     groups = _drafter_groups(drafters)
-    settings = [*_settings(groups, ALL_WINDOWS if is_full else FEW_WINDOWS, num_prompts, num_tokens)]
-    plans = [MachinePlan(best, (*settings, *_automatic_settings(drafters, num_prompts, num_tokens)))]
+    variants = [*_variants(groups, ALL_WINDOWS if is_full else FEW_WINDOWS, num_prompts, num_tokens)]
+    plans = [MachinePlan(best, (*variants, *_automatic_variants(drafters, num_prompts, num_tokens)))]
     for machine in _other_machines(scope, best, instruction_sets):
         if machine.instruction_set == SCALAR:  # hundreds of times slower
-            settings = [*_settings(groups[-1:], (3,), 1, 4)]
+            variants = [*_variants(groups[-1:], (3,), 1, 4)]
         else:
-            settings = [*_settings(groups, FEW_WINDOWS if is_full else (5,), 2, num_tokens // 2)]
-        plans.append(MachinePlan(machine, tuple(settings)))
+            variants = [*_variants(groups, FEW_WINDOWS if is_full else (5,), 2, num_tokens // 2)]
+        plans.append(MachinePlan(machine, tuple(variants)))
     return VerificationPlan(num_prompts, num_tokens, tuple(plans))
 
 
@@ -116,12 +116,12 @@ def _drafter_groups(drafters: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [(), *alone, *([drafters] if len(drafters) > 1 else [])]
 
 
-def _automatic_settings(drafters: tuple[str, ...], num_prompts: int, num_tokens: int) -> Iterator[Setting]:
+def _automatic_variants(drafters: tuple[str, ...], num_prompts: int, num_tokens: int) -> Iterator[Variant]:
     """All drafters with the engine's own choices, as if drafts were cheap and as if they were dear."""
     priced = [name for name in drafters if not find_drafter_kind(name).is_free]
     cheap, dear = cheap_drafts(priced), dear_drafts(priced)
     for batch_size, costs in ((1, cheap), (3, cheap), (8, dear)) if drafters else ():
-        yield Setting(
+        yield Variant(
             drafters=drafters,
             window=ALL_WINDOWS[-1],
             batch_size=batch_size,
@@ -141,14 +141,14 @@ def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ..
                 yield Machine(instruction_set, num_threads)
 
 
-def _settings(
+def _variants(
     groups: list[tuple[str, ...]], windows: tuple[int, ...], num_prompts: int, num_tokens: int
-) -> Iterator[Setting]:
+) -> Iterator[Variant]:
     """Each group of drafters with each window; batch and chunk sizes take turns."""
     batch_sizes, chunk_sizes = cycle(reversed(BATCH_SIZES)), cycle(CHUNK_SIZES)
     for group in groups:
         for window in windows if group else (0,):
-            yield Setting(
+            yield Variant(
                 drafters=group,
                 window=window,
                 batch_size=next(batch_sizes),

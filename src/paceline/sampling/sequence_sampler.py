@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import abc
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from paceline import core
+from paceline.core import Sequence
 from paceline.core.errors import InvalidRequestError
 from paceline.sampling.constraints import OutputConstraint
 from paceline.sampling.sampler import RowSampler, Sampler
@@ -26,7 +27,7 @@ class SequenceSampler:
     def begin(
         cls,
         sampler: Sampler,
-        sequence: core.Sequence,
+        sequence: Sequence,
         *,
         vocab_size: int,
         ending_token_ids: Collection[int] = (),
@@ -54,7 +55,7 @@ class SequenceSampler:
         begun.append(sequence.token_ids[sequence.num_prompt_tokens :])
         return begun
 
-    def append(self, token_ids: Sequence[int]) -> None:
+    def append(self, token_ids: abc.Sequence[int]) -> None:
         """Takes in tokens that were committed to the output."""
         self.rows.append(token_ids)
         if self.constraint is not None:

@@ -145,12 +145,6 @@ def multiply_each_row(rows: Float32Array, matrix: Float32Array) -> Float32Array:
     return np.stack([matrix @ row for row in rows]) if len(rows) else np.zeros((0, len(matrix)), np.float32)
 
 
-def multiply_together(rows: Float32Array, matrix: Float32Array) -> Float32Array:
-    """Returns the same much sooner, with last bits that depend on how many rows there are."""
-    product: Float32Array = rows @ matrix.T
-    return product
-
-
 class ReferenceModel:
     """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises.
 

@@ -7,12 +7,13 @@ output holds for its drafts too. Nothing here knows whose logits they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import abc
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
-from paceline import core
+from paceline.core import Sequence
 from paceline.drafters.chains.growing_draft import DraftToken, GrowingDraft
 from paceline.sampling.constraints import fill_masks
 from paceline.sampling.sampler import Logits, SampledRow, SampleQuery, Sampler, UInt32Array
@@ -24,7 +25,7 @@ class SequenceDraft:
     """The growing draft of one sequence. `sampler` is the target's; `known` are the tokens that the current pass reads
     ahead after the draft's last one."""
 
-    sequence: core.Sequence
+    sequence: Sequence
     sampler: SequenceSampler
     growing: GrowingDraft
     known: list[int] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Drawer:
 
     def draw(
         self,
-        drafts: Sequence[AnyDraft],
+        drafts: abc.Sequence[AnyDraft],
         logits: Logits,
         *,
         is_known: Callable[[int], bool] = lambda token_id: True,
@@ -70,8 +71,8 @@ class Drawer:
     def draft_tokens(
         self,
         logits: Logits,
-        queries: Sequence[SampleQuery],
-        wants_second: Sequence[Callable[[float], bool]],
+        queries: abc.Sequence[SampleQuery],
+        wants_second: abc.Sequence[Callable[[float], bool]],
         masks: UInt32Array | None = None,
     ) -> list[DraftToken | None]:
         """Returns one token for each query; None where the row has no token left.
@@ -105,7 +106,7 @@ def _of_target(token: DraftToken | None, is_known: Callable[[int], bool]) -> Dra
     return token
 
 
-def _tokens(sampled: Sequence[SampledRow]) -> list[DraftToken | None]:
+def _tokens(sampled: abc.Sequence[SampledRow]) -> list[DraftToken | None]:
     return [
         None
         if row.token_id is None

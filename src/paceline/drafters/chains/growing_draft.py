@@ -26,7 +26,7 @@ class _Branch:
     """A second choice that may become a leaf below node `parent`."""
 
     parent: int | None
-    guess: DraftToken
+    token: DraftToken
     survival: float
 
 
@@ -50,18 +50,18 @@ class GrowingDraft:
         prices = self.plan.branch_above
         return bool(prices) and self.survival * self.plan.probability(1.0 - confidence) > min(prices)
 
-    def push(self, guess: DraftToken) -> bool:
+    def push(self, token: DraftToken) -> bool:
         """Takes the next node unless the plan ends the draft before it; returns whether it did."""
         above = self.survival
-        self.survival *= self.plan.probability(guess.confidence)
+        self.survival *= self.plan.probability(token.confidence)
         if self.survival < self.plan.stop_below:
             return False
         num_nodes = len(self.token_ids)
-        if guess.second is not None:
-            survival = above * self.plan.probability(guess.second.confidence)
-            self.branches.append(_Branch(num_nodes - 1 if num_nodes else None, guess.second, survival))
-        self.token_ids.append(guess.token_id)
-        self.confidences.append(guess.confidence)
+        if token.second is not None:
+            survival = above * self.plan.probability(token.second.confidence)
+            self.branches.append(_Branch(num_nodes - 1 if num_nodes else None, token.second, survival))
+        self.token_ids.append(token.token_id)
+        self.confidences.append(token.confidence)
         return True
 
     @property
@@ -74,14 +74,14 @@ class GrowingDraft:
         """Whether the next node is worth a pass of the drafter."""
         return self.room > 0 and self.plan.is_worth_deepening(len(self.token_ids), self.survival)
 
-    def push_all(self, guesses: Iterable[DraftToken | None], known: Sequence[int]) -> bool:
-        """Takes the nodes that one pass gave: the first guess, and each next one if the one before it is the token that
+    def push_all(self, tokens: Iterable[DraftToken | None], known: Sequence[int]) -> bool:
+        """Takes the nodes that one pass gave: the first token, and each next one if the one before it is the token that
         was read ahead, `known`; None ends the draft. Returns whether another pass is to follow."""
         self.is_drawn = True
-        for number, guess in enumerate(guesses):
-            if guess is None or not self.push(guess):
+        for number, token in enumerate(tokens):
+            if token is None or not self.push(token):
                 return False
-            if self.room == 0 or number == len(known) or known[number] != guess.token_id:
+            if self.room == 0 or number == len(known) or known[number] != token.token_id:
                 break
         return self.wants_pass
 
@@ -94,9 +94,9 @@ class GrowingDraft:
         if not chosen:
             return chain
         return Draft(
-            (*chain.token_ids, *(branch.guess.token_id for branch in chosen)),
+            (*chain.token_ids, *(branch.token.token_id for branch in chosen)),
             (*chain.parents, *(branch.parent for branch in chosen)),
-            (*chain.confidences, *(branch.guess.confidence for branch in chosen)),
+            (*chain.confidences, *(branch.token.confidence for branch in chosen)),
             drafter,
         )
 

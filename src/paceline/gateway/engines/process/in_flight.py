@@ -14,7 +14,7 @@ from typing import Self
 
 from paceline.core import Output, Request
 from paceline.core.errors import PacelineError
-from paceline.gateway.answer import Outputs
+from paceline.gateway.answer import OutputSource
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class InFlightRequest:
         return True
 
 
-class OutputStream(Outputs):
+class OutputStream(OutputSource):
     """The outputs of one call's requests, as the client delivers them."""
 
     def __init__(self, requests: Sequence[Request], abandon: Callable[[Request], None]) -> None:
