@@ -15,7 +15,7 @@ from laboratory.crossover import Crossover, CrossoverPoint, StreamsRun, crossove
 
 from paceline.cli.bench_options import BenchTemperatureOption, CapOption, KindsOption, LimitOption, TasksOption, split
 from paceline.cli.model_files import pull_chat_models
-from paceline.cli.options import JsonOption, limit_options, model_options, takes_settings
+from paceline.cli.options import JsonOption, draft_options, limit_options, model_options, takes_settings
 from paceline.config import Settings
 from paceline.core.errors import UsageError
 from paceline.operations.provenance import read_pair_provenance
@@ -28,7 +28,7 @@ _ROW = "{:>7} {:>9} {:>9} {:>7} {:>7} {:>7}"
 _HEADER = ("streams", "plain/s", "auto/s", "ratio", "wasted", "lost")
 
 
-@takes_settings(model_options, limit_options)
+@takes_settings(model_options, draft_options, limit_options)
 def crossover(
     settings: Settings,
     streams: StreamsOption = "1,2,4,8,16,32",

@@ -15,7 +15,7 @@ from laboratory.pairs import PairCheck, check_pairs
 
 from paceline.cli.bench_options import BenchTemperatureOption, CapOption, KindsOption, LimitOption, TasksOption, split
 from paceline.cli.model_files import pull_chat_models
-from paceline.cli.options import JsonOption, limit_options, model_options, takes_settings
+from paceline.cli.options import JsonOption, draft_options, limit_options, model_options, takes_settings
 from paceline.config import Settings
 from paceline.core.errors import UsageError
 from paceline.operations.bench import Bench
@@ -27,7 +27,7 @@ _PAIR_ROW = "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7}"
 _PAIR_HEADER = ("prompt", "median", "lowest", "highest", "wasted", "lost")
 
 
-@takes_settings(model_options, limit_options)
+@takes_settings(model_options, draft_options, limit_options)
 def pairs(
     settings: Settings,
     pairs: PairsOption = 7,

@@ -23,7 +23,7 @@ from laboratory.trace_recorder import Recorder
 
 from paceline.cli.bench_options import CapOption, KindsOption, LimitOption, TasksOption, split
 from paceline.cli.model_files import pull_chat_models
-from paceline.cli.options import JsonOption, model_options, takes_settings
+from paceline.cli.options import JsonOption, draft_options, model_options, takes_settings
 from paceline.config import Settings
 from paceline.core.errors import UsageError
 from paceline.operations.workload import read_tasks
@@ -43,7 +43,7 @@ _CONFIRMATION_ROW = "{:<16} {:>9} {:>9}  {:>9} {:>9} {:>7}"
 _CONFIRMATION_HEADER = ("setting", "predicted", "measured", "speed-up", "measured", "error")
 
 
-@takes_settings(model_options)
+@takes_settings(model_options, draft_options)
 def record(
     settings: Settings,
     output: TraceOption,

@@ -60,6 +60,7 @@ class EngineFactory:
         target: Model | None = None,
         costs: StepCosts | None = None,
         constraints: Mapping[str, ConstraintKind] | None = None,
+        epoch: int = 0,
         **settings: object,
     ) -> Engine:
         """An engine with `drafters`, and behind them the draft model, for texts of `draft_length`, and the target's
@@ -85,7 +86,7 @@ class EngineFactory:
             samplers=samplers,
             constraints=constraints or {},
         )
-        return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts)
+        return Engine.from_parts(EngineConfig(model="tiny", **(defaults | settings)), parts, epoch=epoch)
 
 
 def make_controller(window: int, model_drafters: Sequence[str], costs: StepCosts | None) -> Controller:

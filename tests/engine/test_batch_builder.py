@@ -7,7 +7,7 @@ import numpy as np
 from paceline.core import Draft, Request, Sequence, Verdict
 from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.request_state import RequestState
-from paceline.engine.schedule import ScheduledSequence
+from paceline.engine.scheduler import ScheduledSequence
 
 BLOCK_SIZE = 4
 TREE = Draft((50, 51, 52, 53), (None, 0, None, 2), (1.0,) * 4, "scripted")

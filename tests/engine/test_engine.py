@@ -151,7 +151,7 @@ def test_a_prompt_must_leave_room_for_one_token(engines):
         ({"sampling": SamplingParams(seed=-1)}, "seed"),
         ({"sampling": SamplingParams(num_logprobs=-1)}, "num_logprobs"),
         ({"speculation": SpeculationParams(max_window=-1)}, "max_window"),
-        ({"speculation": SpeculationParams(drafters=("oracle",))}, "drafters"),
+        ({"speculation": SpeculationParams(drafters=("oracle",))}, "speculation.drafters"),
         ({"speculation": SpeculationParams(mode="sometimes")}, "mode"),
         ({"choice_index": 2**32}, "choice_index"),
         ({"choice_index": -1}, "choice_index"),

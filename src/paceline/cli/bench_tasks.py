@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from paceline.cli.bench_options import BenchTemperatureOption, CapOption, KindsOption, LimitOption, TasksOption, split
-from paceline.cli.options import JsonOption, limit_options, model_options, takes_settings
+from paceline.cli.options import JsonOption, draft_options, limit_options, model_options, takes_settings
 from paceline.config import Settings
 
 if TYPE_CHECKING:
     from paceline.operations.bench import Measurement
 
 
-@takes_settings(model_options, limit_options)
+@takes_settings(model_options, draft_options, limit_options)
 def tasks_command(
     settings: Settings,
     tasks: TasksOption = None,

@@ -16,6 +16,7 @@ from paceline.cli.options import (
     SystemOption,
     TemperatureOption,
     TopPOption,
+    draft_options,
     limit_options,
     model_options,
     takes_settings,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from paceline.cli.conversation import Conversation
 
 
-@takes_settings(model_options, limit_options)
+@takes_settings(model_options, draft_options, limit_options)
 def chat(
     settings: Settings,
     system: SystemOption = None,

@@ -9,6 +9,7 @@ import typer
 from paceline.cli.options import (
     JsonOption,
     batch_options,
+    draft_options,
     limit_options,
     model_options,
     server_options,
@@ -18,7 +19,7 @@ from paceline.config import Settings
 from paceline.config.names import SECTIONS
 
 
-@takes_settings(model_options, limit_options, batch_options, server_options)
+@takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
 def config(settings: Settings, is_json: JsonOption = False) -> None:
     """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
     values = settings.engine.model_dump(mode="json") | settings.server.model_dump(mode="json")

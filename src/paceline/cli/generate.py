@@ -15,6 +15,7 @@ from paceline.cli.options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
+    draft_options,
     is_text,
     limit_options,
     model_options,
@@ -32,7 +33,7 @@ ShowDraftsOption = Annotated[
 ]
 
 
-@takes_settings(model_options, limit_options)
+@takes_settings(model_options, draft_options, limit_options)
 def generate(
     settings: Settings,
     prompt: PromptArgument,

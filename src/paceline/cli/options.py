@@ -82,26 +82,6 @@ def model_options(
         str | None,
         typer.Option("--draft-model", "--draft-model-path", help="Model that drafts; default: the catalog's choice."),
     ] = None,
-    drafters: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
-            "all that can be had but ngram."
-        ),
-    ] = None,
-    shared_layers: Annotated[
-        int | None,
-        typer.Option(help="How many first layers of the model draft, if it has no small sibling; default: 0."),
-    ] = None,
-    suffix_store_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
-    ] = None,
-    draft_vocab_size: Annotated[
-        str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
-    ] = None,
-    draft_weight_bits: Annotated[
-        str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
-    ] = None,
     backend: Annotated[
         str | None,
         typer.Option(help=f"Where models run: {' or '.join(backend_names())} (numpy, slow); default: native."),
@@ -129,17 +109,44 @@ def model_options(
     return {
         "model": model or model_path,
         "draft_model": draft_model,
-        "draft_vocab_size": draft_vocab_size,
-        "draft_weight_bits": draft_weight_bits,
-        "drafters": drafters,
-        "shared_layers": shared_layers,
-        "suffix_store_tokens": suffix_store_tokens,
         "backend": backend,
         "num_threads": threads,
         "kv_cache_type": kv_cache_type,
         "activation_bits": activation_bits,
         "hub_token": hub_token,
         "is_offline": is_offline or None,
+    }
+
+
+def draft_options(
+    drafters: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
+            "all that can be had but ngram."
+        ),
+    ] = None,
+    shared_layers: Annotated[
+        int | None,
+        typer.Option(help="How many first layers of the model draft, if it has no small sibling; default: 0."),
+    ] = None,
+    suffix_store_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
+    ] = None,
+    draft_vocab_size: Annotated[
+        str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
+    ] = None,
+    draft_weight_bits: Annotated[
+        str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
+    ] = None,
+) -> dict[str, object]:
+    """Who drafts, and how much of a draft model is kept; None where an option was not given."""
+    return {
+        "drafters": drafters,
+        "shared_layers": shared_layers,
+        "suffix_store_tokens": suffix_store_tokens,
+        "draft_vocab_size": draft_vocab_size,
+        "draft_weight_bits": draft_weight_bits,
     }
 
 

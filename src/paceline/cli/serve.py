@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from paceline.cli.options import batch_options, limit_options, model_options, server_options, takes_settings
+from paceline.cli.options import (
+    batch_options,
+    draft_options,
+    limit_options,
+    model_options,
+    server_options,
+    takes_settings,
+)
 from paceline.config import Settings
 
 
-@takes_settings(model_options, limit_options, batch_options, server_options)
+@takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
 def serve(settings: Settings) -> None:
     """Serve a model at an OpenAI-compatible API, by default http://127.0.0.1:8000/v1."""
     from paceline.cli.model_files import pull_models

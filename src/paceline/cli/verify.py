@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from paceline.cli.options import JsonOption, model_options, takes_settings
+from paceline.cli.options import JsonOption, draft_options, model_options, takes_settings
 from paceline.config import Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HEADER = ("isa", "threads", "drafters", "window", "batch", "chunk", "cache")
 _COUNTS = ("tokens", "drafted", "accepted", "cached", "seconds", "result")
 
 
-@takes_settings(model_options)
+@takes_settings(model_options, draft_options)
 def verify(
     settings: Settings,
     is_full: FullOption = False,

@@ -17,7 +17,7 @@ from paceline.controller.options import SMALL_CATCH_UP, Limits, OptionChooser, S
 from paceline.controller.pace import Pace
 from paceline.controller.planner import best_plan
 from paceline.controller.probing import ProbeBudget
-from paceline.controller.protocol import Offer, StepOutcome, StepRoom, level, usable_window
+from paceline.controller.protocol import Offer, StepOutcome, StepRoom, level
 from paceline.core import Plan, Sequence
 from paceline.core.draft_tree import chain_length
 
@@ -58,7 +58,7 @@ class AdaptiveController:
         if len(self._histories) > len(sequences):
             self._forget_ended()
         limits = [
-            min(usable_window(sequence, self._limits.num_speculative_tokens), offer.max_window)
+            min(sequence.usable_window(self._limits.num_speculative_tokens), offer.max_window)
             for sequence, offer in zip(sequences, offers, strict=True)
         ]
         situation = self._situate(sequences, offers, room, min(room.spare_rows, sum(limits)))

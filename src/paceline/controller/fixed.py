@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.controller.accounting import SpeculationTimes
-from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer, StepOutcome, StepRoom, level, usable_window
+from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer, StepOutcome, StepRoom, level
 from paceline.core import Plan, Sequence
 
 
@@ -31,7 +31,7 @@ class FixedController:
         self.times.add(outcome.drafting_s, outcome.target_s)
 
     def _wanted(self, sequence: Sequence, offer: Offer) -> Plan:
-        limit = min(usable_window(sequence, self._num_speculative_tokens), offer.max_window)
+        limit = min(sequence.usable_window(self._num_speculative_tokens), offer.max_window)
         allowed = sequence.request.speculation.drafters
         drafts = [draft for draft in offer.free_drafts if allowed is None or draft.drafter in allowed]
         longest = max(drafts, key=len, default=None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from paceline.controller.accounting import SpeculationTimes
-from paceline.core import Draft, Plan, Sequence, SpeculationMode, Verdict
+from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.core.draft_tree import cut
 
 NOT_ALLOWED = "request"
@@ -77,20 +77,6 @@ class Controller(Protocol):
     def observe(self, outcome: StepOutcome) -> None:
         """Shows what became of the plans of one step."""
         ...
-
-
-def usable_window(sequence: Sequence, num_speculative_tokens: int) -> int:
-    """The most draft tokens up to `num_speculative_tokens` that the request allows and can use: a step commits one
-    token beyond them."""
-    request = sequence.request
-    if request.speculation.mode is SpeculationMode.OFF:
-        return 0
-    limits = [num_speculative_tokens]
-    if request.speculation.max_window is not None:
-        limits.append(request.speculation.max_window)
-    if request.sampling.max_tokens is not None:
-        limits.append(request.sampling.max_tokens - sequence.num_output_tokens - 1)
-    return max(0, min(limits))
 
 
 def level(wanted: list[int], available: int) -> list[int]:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from paceline.core.output import FinishReason
-from paceline.core.request import Request
+from paceline.core.request import Request, SpeculationMode
 
 
 class SequenceStatus(enum.StrEnum):
@@ -66,3 +66,16 @@ class Sequence:
     def is_finished(self) -> bool:
         """Whether no more tokens will be committed."""
         return self.status is SequenceStatus.FINISHED
+
+    def usable_window(self, num_speculative_tokens: int) -> int:
+        """Returns the most draft tokens, up to `num_speculative_tokens`, that the request allows and can use: a step
+        commits one token beyond them."""
+        request = self.request
+        if request.speculation.mode is SpeculationMode.OFF:
+            return 0
+        limits = [num_speculative_tokens]
+        if request.speculation.max_window is not None:
+            limits.append(request.speculation.max_window)
+        if request.sampling.max_tokens is not None:
+            limits.append(request.sampling.max_tokens - self.num_output_tokens - 1)
+        return max(0, min(limits))

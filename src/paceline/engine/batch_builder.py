@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from paceline.core import Batch, Draft, Int32Array, Verdict
-from paceline.engine.schedule import ScheduledSequence
+from paceline.engine.scheduler import ScheduledSequence
 from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 

@@ -21,6 +21,7 @@ from paceline.drafters import drafter_names
 from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.assembly import load_engine_parts
 from paceline.engine.capacity import context_window_size
+from paceline.engine.collect_stats import collect_stats
 from paceline.engine.commit import Commit
 from paceline.engine.completion import Completion
 from paceline.engine.drafter_group import DrafterGroup
@@ -47,10 +48,10 @@ class Engine:
         self._assemble(config, load_engine_parts(config), epoch)
 
     @classmethod
-    def from_parts(cls, config: EngineConfig, parts: EngineParts) -> Self:
+    def from_parts(cls, config: EngineConfig, parts: EngineParts, *, epoch: int = 0) -> Self:
         """An engine of models that are loaded already; `config.model`, `draft_model` and `drafters` are not read."""
         engine = cls.__new__(cls)
-        engine._assemble(config, parts, epoch=0)
+        engine._assemble(config, parts, epoch)
         return engine
 
     def _assemble(self, config: EngineConfig, parts: EngineParts, epoch: int) -> None:
@@ -190,33 +191,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Gauges of now and counters since the start."""
-        scheduler, counters, acceptance = self._scheduler, self._scheduler.counters, self._acceptance
-        times = self._parts.controller.times
-        return EngineStats(
-            num_running=len(scheduler.running),
-            num_waiting=scheduler.num_waiting,
-            num_blocks=scheduler.blocks.num_blocks,
-            num_free_blocks=scheduler.blocks.num_free_blocks,
-            num_steps=self._num_steps,
-            num_preemptions=counters.num_preemptions,
-            num_prefix_query_tokens=counters.num_prefix_query_tokens,
-            num_prefix_hit_tokens=counters.num_prefix_hit_tokens,
-            num_drafts=acceptance.total.num_drafts,
-            num_draft_tokens=acceptance.total.num_draft_tokens,
-            num_accepted_tokens=acceptance.total.num_accepted_tokens,
-            num_accepted_per_position=tuple(acceptance.total.accepted_per_position),
-            num_drafts_per_size=tuple(acceptance.num_per_size),
-            num_sequence_steps=acceptance.num_verdicts,
-            num_decoded_tokens=acceptance.num_committed,
-            decoding_s=times.step_s,
-            wasted_s=times.wasted_s,
-            lost_s=times.lost_s,
-            plain_s=times.plain_s,
-            compared_s=times.compared_s,
-            by_drafter={
-                name: counts.snapshot(times.drafting_s.get(name, 0.0)) for name, counts in acceptance.by_drafter.items()
-            },
-        )
+        return collect_stats(self._scheduler, self._acceptance, self._parts.controller.times, self._num_steps)
 
     def clear_prefix_cache(self) -> None:
         """Forgets all cached prefixes; running requests keep their blocks."""

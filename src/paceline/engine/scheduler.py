@@ -1,5 +1,5 @@
-"""`Scheduler`: decides which sequences run and which rows each gets, and is the only writer of sequences and block
-tables (with `commit`, its hand).
+"""`Scheduler`: decides which sequences run and which rows each gets in a step (its `Schedule`), and is the only writer
+of sequences and block tables, together with `commit`.
 
 Every step serves all decoding sequences and up to a chunk of prompts, so neither starves the other. When blocks run out
 the youngest sequence is preempted: its blocks are freed and its tokens are recomputed later.
@@ -11,11 +11,9 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
-from paceline.controller.protocol import usable_window
 from paceline.core import FinishReason, Sequence, SequenceStatus, Verdict
 from paceline.engine.commit import Commit, commit_verdict
 from paceline.engine.request_state import RequestState
-from paceline.engine.schedule import Schedule, ScheduledSequence
 from paceline.engine.text_stream import Finish
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache, PrefixMatch
 
@@ -29,6 +27,50 @@ class StepLimits:
     max_batch_size: int
     prefill_chunk_size: int
     num_speculative_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """One sequence's share of a step: its next `num_rows` uncomputed tokens, and KV slots for `max_window` draft nodes
+    behind its last token.
+
+    `reaches_end`: the rows include the last token, so that the next one can be sampled.
+    """
+
+    state: RequestState
+    num_rows: int
+    reaches_end: bool
+    max_window: int
+
+    @property
+    def sequence(self) -> Sequence:
+        """The plain sequence."""
+        return self.state.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One step: sequences in order of age, and how many rows drafts may add to it.
+
+    `drafting` are those that may have a draft, `sampled` those that get a verdict, the drafting ones among them.
+    `num_rows` counts rows without drafts, `num_prompt_rows` those of sequences that may not draft: prompts, above all.
+    """
+
+    scheduled: list[ScheduledSequence]
+    drafting: list[ScheduledSequence]
+    sampled: list[ScheduledSequence]
+    num_rows: int
+    num_prompt_rows: int
+    spare_rows: int
+
+    @classmethod
+    def of(cls, scheduled: list[ScheduledSequence], max_rows: int) -> Schedule:
+        """The step of these sequences, which may have `max_rows` with drafts."""
+        drafting = [item for item in scheduled if item.max_window > 0]
+        sampled = [item for item in scheduled if item.reaches_end]
+        num_rows = sum(item.num_rows for item in scheduled)
+        num_drafting_rows = sum(item.num_rows for item in drafting)
+        return cls(scheduled, drafting, sampled, num_rows, num_rows - num_drafting_rows, max(0, max_rows - num_rows))
 
 
 @dataclass(slots=True)
@@ -204,7 +246,7 @@ class Scheduler:
 
     def _reserve_window(self, state: RequestState) -> int:
         """Takes blocks for the draft nodes that can still be of use; fewer where blocks are short."""
-        wanted = usable_window(state.sequence, self._limits.num_speculative_tokens)
+        wanted = state.sequence.usable_window(self._limits.num_speculative_tokens)
         table, length = state.sequence.block_table, len(state.sequence.token_ids)
         num_slots = (len(table) + self.blocks.num_free_blocks) * self.blocks.block_size
         window = max(0, min(wanted, state.max_window, num_slots - length))

@@ -9,14 +9,13 @@ import time
 from dataclasses import dataclass
 
 from paceline.backends.protocol import Model
-from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
+from paceline.controller.protocol import NO_DRAFTER, Controller, Offer, StepOutcome, StepRoom
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.commit import Commit
 from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup, DraftingCosts
-from paceline.engine.schedule import Schedule
-from paceline.engine.scheduler import Scheduler
+from paceline.engine.scheduler import Schedule, Scheduler
 from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
 
@@ -52,6 +51,8 @@ class Stepper:
 
     def _draft(self, schedule: Schedule) -> _Drafting:
         """Lets the drafters of the sequences that may draft propose, as the controller plans."""
+        if not self.drafters.names:
+            return _no_drafting(schedule)
         items = schedule.drafting
         sequences = [item.sequence for item in items]
         windows = [item.max_window for item in items]
@@ -107,6 +108,14 @@ class Stepper:
                 target_s=step_time_s - sum(drafting.costs.seconds.values()),
             )
         )
+
+
+def _no_drafting(schedule: Schedule) -> _Drafting:
+    """What drafting comes to where no drafter works."""
+    for item in schedule.drafting:
+        item.state.reason = NO_DRAFTER
+    room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
+    return _Drafting([], [], [], [NO_DRAFT] * len(schedule.drafting), room, DraftingCosts())
 
 
 @dataclass(frozen=True, slots=True)

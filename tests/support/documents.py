@@ -1,0 +1,15 @@
+"""What docs/ promises, as data for the tests that hold it to the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def files_of_a_tokens_life() -> list[str]:
+    """The files that docs/architecture.md says a plain decode step executes, relative to the repository."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.split("### The files of a token's life")[1].split("\n## ")[0]
+    return re.findall(r"^\d+\. `(src/paceline/[\w/]+\.py)`", section, re.MULTILINE)
