@@ -15,7 +15,8 @@ RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-large test-emulated check prove-bits bench bench-kernels bench-step bench-peers clean
+.PHONY: setup serve test test-real test-large test-emulated check prove-bits bench bench-kernels bench-step bench-peers \
+        bench-pairs bench-crossover bench-traces clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -37,6 +38,9 @@ serve: setup
 
 test: setup
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+test-real: setup
+	$(BIN)/python -m pytest -m "real and not large" -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-large: setup
 	$(BIN)/python -m pytest -m large $(ARGS)
@@ -65,6 +69,16 @@ prove-bits: setup
 
 bench-peers: setup
 	$(BIN)/python benchmarks/peers.py --model $(MODEL) --json $(RESULTS)/peers.json $(ARGS)
+
+bench-pairs: setup
+	$(BIN)/python benchmarks/pairs.py $(MODEL) $(ARGS)
+
+bench-crossover: setup
+	$(BIN)/python benchmarks/crossover.py $(MODEL) $(ARGS)
+
+bench-traces: setup
+	@mkdir -p $(RESULTS)
+	$(BIN)/python benchmarks/traces.py record $(MODEL) --output $(RESULTS)/trace.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,7 +25,7 @@ from report import integers, markdown, write_report
 from step_clock import SECTIONS, StepClock, timed_parts, timed_sampling
 
 from paceline.architectures.tensors import EMBEDDING_NAME, OUTPUT_NAME
-from paceline.backends import BLOCK_SIZE, Backend, KvStore
+from paceline.backends.protocol import BLOCK_SIZE, Backend, KvStore
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Batch, Request, SamplingParams

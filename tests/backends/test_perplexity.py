@@ -15,6 +15,8 @@ from paceline.tokenizer import Tokenizer
 from tests.support.fast_reference import multiply_together
 from tests.support.independent_engine import teacher_forced
 
+pytestmark = pytest.mark.real
+
 NUM_TOKENS = 384
 
 

@@ -19,6 +19,8 @@ from tests.support.float_copy import write_float_copy
 from tests.support.greedy_prompts import BASE_PROMPTS, CHAT_PROMPTS
 from tests.support.independent_engine import Comparison, IndependentEngine, compare
 
+pytestmark = pytest.mark.real
+
 MARGIN = 0.2
 
 

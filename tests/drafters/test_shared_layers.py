@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paceline.architectures import read_model_config
-from paceline.backends import Model
 from paceline.backends.native.model import NativeModel, ThreadPool
 from paceline.backends.native.sampler import NativeSampler
+from paceline.backends.protocol import Model
 from paceline.checkpoint import GgufFile
 from paceline.core import Batch, Draft, Float32Array, Plan, Request, SamplingParams, Sequence
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from paceline import EngineConfig
-from paceline.backends import BLOCK_SIZE
+from paceline.backends.protocol import BLOCK_SIZE
 from paceline.engine.assembly import LoadedPair, load_pair
 from paceline.operations.workload import read_tasks
 from tests.engine.scripted_drafters import TreeDrafter
 from tests.operations.faulty_model import make_faulty
 from tests.support.lossless_trials import MAX_WINDOW, SAMPLINGS, Expected, Runner, Trial, request, run_trial
 from tests.support.shallow_model import load_without_layers
+
+pytestmark = pytest.mark.real
 
 NUM_TOKENS = 20
 SKIPPED_LAYER = 25

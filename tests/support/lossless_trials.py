@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from paceline import Engine, EngineConfig
-from paceline.backends import BLOCK_SIZE
+from paceline.backends.protocol import BLOCK_SIZE
 from paceline.core import FinishReason, Output, Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.drafters.protocol import Drafter
 from paceline.engine.assembly import LoadedPair, build_parts

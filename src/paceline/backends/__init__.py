@@ -1,6 +1,4 @@
-"""Backends: where models run. Each is a folder with its model and its sampler, behind the interface of `protocol`."""
+"""Backends: where models run. Each is a folder with its model and its sampler, behind the interface of `protocol`.
 
-from paceline.backends.protocol import BLOCK_SIZE, Backend, KvStore, LoadOptions, Model
-from paceline.backends.registry import backend_names, find_backend
-
-__all__ = ["BLOCK_SIZE", "Backend", "KvStore", "LoadOptions", "Model", "backend_names", "find_backend"]
+`registry` knows them by name. Importing the package loads nothing, so that names can be had cheaply.
+"""

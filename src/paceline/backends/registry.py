@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from paceline.backends.protocol import BackendKind
 from paceline.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from paceline.backends.protocol import BackendKind
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {

@@ -10,9 +10,9 @@ import typer
 
 from paceline.cli.bench_options import BenchTemperatureOption, CapOption, KindsOption, LimitOption, TasksOption, split
 from paceline.cli.options import JsonOption, draft_options, limit_options, model_options, takes_settings
-from paceline.config import Settings
 
 if TYPE_CHECKING:
+    from paceline.config import Settings
     from paceline.operations.bench import Measurement
 
 

@@ -21,11 +21,11 @@ from paceline.cli.options import (
     model_options,
     takes_settings,
 )
-from paceline.config import Settings
 from paceline.core.errors import PacelineError
 
 if TYPE_CHECKING:
     from paceline.cli.conversation import Conversation
+    from paceline.config import Settings
 
 
 @takes_settings(model_options, draft_options, limit_options)

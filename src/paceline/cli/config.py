@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,13 +16,16 @@ from paceline.cli.options import (
     server_options,
     takes_settings,
 )
-from paceline.config import Settings
-from paceline.config.names import SECTIONS
+
+if TYPE_CHECKING:
+    from paceline.config import Settings
 
 
 @takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
 def config(settings: Settings, is_json: JsonOption = False) -> None:
     """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
+    from paceline.config.names import SECTIONS
+
     values = settings.engine.model_dump(mode="json") | settings.server.model_dump(mode="json")
     if is_json:
         entries = {

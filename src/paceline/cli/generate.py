@@ -21,9 +21,9 @@ from paceline.cli.options import (
     model_options,
     takes_settings,
 )
-from paceline.config import Settings
 
 if TYPE_CHECKING:
+    from paceline.config import Settings
     from paceline.core import Output
 
 PromptArgument = Annotated[str, typer.Argument(callback=is_text, help="The prompt; - reads it from standard input.")]

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 from paceline.backends.registry import backend_names
-from paceline.config import load_settings
 from paceline.core.errors import UsageError
 from paceline.drafters.registry import built_in_names
 from paceline.sampling import RANGES
@@ -205,6 +204,8 @@ def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Calla
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**arguments: Any) -> None:  # noqa: ANN401
+            from paceline.config import load_settings
+
             flags: dict[str, object] = {}
             for group in groups:
                 flags |= group(**{name: arguments.pop(name) for name in _parameters(group)})
@@ -218,7 +219,8 @@ def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Calla
 
 
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function, eval_str=True).parameters
+    """The parameters with their types; `Settings`, which no option has, need not be imported for that."""
+    return inspect.signature(function, eval_str=True, locals={"Settings": object}).parameters
 
 
 def _set_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from paceline.cli.options import (
     batch_options,
     draft_options,
@@ -10,7 +12,9 @@ from paceline.cli.options import (
     server_options,
     takes_settings,
 )
-from paceline.config import Settings
+
+if TYPE_CHECKING:
+    from paceline.config import Settings
 
 
 @takes_settings(model_options, draft_options, limit_options, batch_options, server_options)

@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from paceline.cli.options import JsonOption, draft_options, model_options, takes_settings
-from paceline.config import Settings
 
 if TYPE_CHECKING:
+    from paceline.config import Settings
     from paceline.operations.verify import Check, CommittedToken, Difference, Verification
 
 FullOption = Annotated[bool, typer.Option("--full", help="Every window of every drafter, threads and instruction set.")]

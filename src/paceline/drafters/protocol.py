@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.backends import Model
+from paceline.backends.protocol import Model
 from paceline.config import EngineConfig
 from paceline.core import Draft, ModelConfig, Plan, Sequence, Verdict
 from paceline.drafters.chains.drawing import Drawer

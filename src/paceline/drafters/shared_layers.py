@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.backends import Model
 from paceline.backends.first_layers import check_num_first_layers
+from paceline.backends.protocol import Model
 from paceline.config import EngineConfig
 from paceline.core import ModelConfig, Plan, Sequence
 from paceline.core.errors import ConfigError

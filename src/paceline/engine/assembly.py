@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from paceline.backends import Backend, LoadOptions, Model, find_backend
+from paceline.backends.protocol import Backend, LoadOptions, Model
+from paceline.backends.registry import find_backend
 from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_dir, resolve_model
 from paceline.config import EngineConfig
 from paceline.controller import AdaptiveController, Controller, CostModel, FixedController, Limits, StepCosts

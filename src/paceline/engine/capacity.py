@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.backends import BLOCK_SIZE
+from paceline.backends.protocol import BLOCK_SIZE
 from paceline.config import EngineConfig
 from paceline.config.schema import DEFAULT_CONTEXT_WINDOW_SIZE
 from paceline.core import ModelConfig

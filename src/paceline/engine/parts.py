@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paceline.backends import Model
+from paceline.backends.protocol import Model
 from paceline.controller import Controller
 from paceline.drafters.protocol import Drafter
 from paceline.engine.verifier import Verifier

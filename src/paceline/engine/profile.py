@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 import paceline
-from paceline.backends import BLOCK_SIZE, Backend, Model
+from paceline.backends.protocol import BLOCK_SIZE, Backend, Model
 from paceline.checkpoint.atomic_file import write_atomically
 from paceline.controller.cost_model import DrafterCosts, RowTable, StepCosts
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch

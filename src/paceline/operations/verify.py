@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from paceline.architectures import read_model_config
-from paceline.backends import find_backend
+from paceline.backends.registry import find_backend
 from paceline.checkpoint import GgufFile, ResolvedModel
 from paceline.config import EngineConfig
 from paceline.controller.cost_model import StepCosts

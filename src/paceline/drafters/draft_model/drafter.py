@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from paceline.backends import Model
+from paceline.backends.protocol import Model
 from paceline.core import Plan, Sequence, Verdict
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
 from paceline.drafters.chains.drawing import Drawer, SequenceDraft

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.backends import Model
-from paceline.backends.protocol import LoadOptions
+from paceline.backends.protocol import LoadOptions, Model
 from paceline.backends.slimming import Slimming
 from paceline.config import EngineConfig
 from paceline.core import ActivationRounding, ModelConfig
