@@ -26,7 +26,8 @@ from paceline.config import EngineConfig
 from paceline.controller.cost_model import StepCosts
 from paceline.core import Request, SamplingParams
 from paceline.drafters import find_drafter_kind
-from paceline.engine.assembly import LoadedPair, load_pair, resolve_pair
+from paceline.drafters.selection import resolve_pair
+from paceline.engine.assembly import LoadedPair, load_pair
 from paceline.operations.verify import CommittedToken, RecordingVerifier, Run
 from paceline.operations.verify_plan import cheap_drafts
 from paceline.operations.workload import Task, mix, read_tasks

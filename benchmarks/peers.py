@@ -37,7 +37,7 @@ from report import markdown, number, write_report
 from paceline.backends.native.model import instruction_sets
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
-from paceline.engine.assembly import resolve_pair
+from paceline.drafters.selection import resolve_pair
 from paceline.operations.provenance import read_model_provenance, read_provenance
 from paceline.operations.workload import read_tasks
 from paceline.tokenizer import Tokenizer

@@ -19,7 +19,7 @@ from servers import RunningServer, paceline_server
 from paceline.architectures import read_model_config
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
-from paceline.engine.assembly import resolve_pair
+from paceline.drafters.selection import resolve_pair
 from paceline.engine.capacity import context_window_size
 
 MAX_STARTUP_S = 15.0

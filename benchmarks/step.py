@@ -29,8 +29,9 @@ from paceline.backends.protocol import BLOCK_SIZE, Backend, KvStore
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Batch, Request, SamplingParams
+from paceline.drafters.selection import resolve_pair
 from paceline.engine import Engine
-from paceline.engine.assembly import LoadedModel, LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.assembly import LoadedModel, LoadedPair, build_parts, load_pair
 from paceline.engine.capacity import context_window_size
 from paceline.machine.limits import BUFFER_BYTES, MachineProbe
 from paceline.operations.provenance import read_model_provenance, read_provenance

@@ -16,8 +16,9 @@ from msgspec import structs
 from paceline.config import EngineConfig
 from paceline.core import Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.errors import UsageError
+from paceline.drafters.selection import resolve_pair
 from paceline.engine import Engine
-from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, resolve_pair
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs
 from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.operations.timed_answers import StepTimes, answer_all
 from paceline.operations.workload import AUTO, PLAIN, Task, mix, paired_modes

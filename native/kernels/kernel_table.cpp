@@ -100,8 +100,10 @@ const KernelTable& kernels_named(std::string_view name) {
 const KernelTable& default_kernels() {
   if (const char* forced = std::getenv("PACELINE_ISA"); forced != nullptr && *forced != '\0') {
     if (const KernelTable* table = find_kernels(forced)) return *table;
+    std::string names;
+    for (const KernelTable& table : runnable_kernels()) names += (names.empty() ? "" : ", ") + std::string(table.name);
     throw std::invalid_argument("PACELINE_ISA=" + std::string(forced) +
-                                " is not an instruction set of this machine; use scalar, avx2, avx512 or amx");
+                                " is not an instruction set of this machine, which has " + names);
   }
   return runnable_kernels().back();
 }

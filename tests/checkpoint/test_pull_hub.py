@@ -86,7 +86,9 @@ def test_catalog_entry_is_pulled_from_the_hub_and_resumed(server: PackageServer,
 
 def test_a_token_of_the_settings_is_used_for_every_question(server: PackageServer, tmp_path: Path, model_bytes: bytes):
     publish(server, {"model-q4_k_m.gguf": model_bytes})
-    store = replace(hub_store(server, tmp_path / "cache", entry_for(model_bytes)), hub_token="of-the-settings")
+    store = replace(
+        hub_store(server, tmp_path / "cache", entry_for(model_bytes)), read_hub_token=lambda: "of-the-settings"
+    )
     store.pull("test-model")
     asked = [request for request in server.requests if "/resolve/" in request.path or "/api/" in request.path]
     assert len(asked) >= 2

@@ -77,6 +77,38 @@ def test_a_draft_model_can_be_left_whole(name: str, tmp_path: Path, monkeypatch:
         load_settings({name: "few"})
 
 
+@pytest.mark.parametrize("text", ["speculation: off\n", "speculation:\n  mode: off\n", "speculation: 'off'\n"])
+def test_speculation_is_turned_off_in_the_file(text: str, tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text(f"model: tiny\n{text}")
+    assert load_settings({}).engine.speculation == "off"
+
+
+def test_an_empty_section_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text("model: tiny\nspeculation:\n# mode: off\nserver: {}\nengine: null\n")
+    assert load_settings({}).engine == EngineConfig(model="tiny")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("max_batch_size", "true"), ("port", "yes"), ("host", "''"), ("model", "''"), ("num_speculative_tokens", "false")],
+)
+def test_truth_values_and_empty_names_are_refused(setting: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text(f"{setting}: {value}\n")
+    with pytest.raises(ConfigError, match=rf"{setting} cannot be .* \(other.yaml, line 1\)"):
+        load_settings({}, file=Path("other.yaml"))
+
+
+def test_flags_and_guides_names_are_understood_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACELINE_THREADS", "3")
+    monkeypatch.setenv("PACELINE_SPECULATION_WINDOW", "5")
+    settings = load_settings({"model": "tiny"})
+    assert (settings.engine.num_threads, settings.engine.num_speculative_tokens) == (3, 5)
+    assert settings.origins["num_threads"] == "PACELINE_THREADS"
+    monkeypatch.setenv("PACELINE_NUM_THREADS", "4")
+    with pytest.raises(ConfigError, match=r"PACELINE_\w*THREADS and PACELINE_\w*THREADS are the same setting"):
+        load_settings({"model": "tiny"})
+
+
 def test_drafters_may_be_a_list_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("model: tiny\ndrafters: [draft-model]\n")
     assert load_settings({}, file=Path("other.yaml")).engine.drafters == ("draft-model",)
@@ -100,7 +132,7 @@ def test_a_bad_flag_is_named(flags: dict[str, object], message: str) -> None:
 
 def test_an_unknown_key_in_the_file_fails(tmp_path: Path) -> None:
     (tmp_path / "paceline.yaml").write_text("model: tiny\ncontext_size: 4\n")
-    with pytest.raises(ConfigError, match="context_size is not a setting"):
+    with pytest.raises(ConfigError, match="line 2: context_size is not a setting"):
         load_settings({})
 
 
@@ -120,7 +152,7 @@ def test_an_unknown_variable_fails_and_foreign_ones_pass(monkeypatch: pytest.Mon
     monkeypatch.setenv("PACELINE_CACHE_DIR", "/nowhere")
     assert load_settings({"model": "tiny"}).engine.model == "tiny"
     monkeypatch.setenv("PACELINE_PROT", "1")
-    with pytest.raises(ConfigError, match="PACELINE_PROT is not a setting"):
+    with pytest.raises(ConfigError, match="PACELINE_PROT is not a setting: did you mean port"):
         load_settings({"model": "tiny"})
 
 
@@ -208,7 +240,7 @@ coordination:
         ),
         ("port: 1\nport: 2\n", r"port \(line 1\) and port \(line 2\)"),
         ("engine:\n  port: 2\n", r"engine\.port stands in the wrong section: move it to server"),
-        ("engine:\n  prot: 2\n", "prot is not a setting"),
+        ("engine:\n  prot: 2\n", r"line 2: engine\.prot is not a setting: did you mean port\?"),
         ("coordination:\n  port: 2\n", r"coordination\.port is not a setting; known are speculation_window,"),
         ("engine: fast\n", "engine is not a setting"),
         ("[a]: 2\n", "line 1: a setting's name must be a plain word"),
@@ -248,9 +280,12 @@ def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("env:NOT_THERE", "the environment variable NOT_THERE, which env:NOT_THERE names, is not set"),
-        ("file:absent", "cannot read the secret file:absent: No such file"),
-        ("file:empty", "the file of the secret file:empty is empty"),
+        ("env:NOT_THERE", "hub_token is env:NOT_THERE, but the environment variable NOT_THERE is not set: set it"),
+        (
+            "file:absent",
+            "hub_token is file:absent, but the file absent cannot be read .No such file or directory.: set it",
+        ),
+        ("file:empty", "hub_token is file:empty, but the file empty is empty: set it"),
     ],
 )
 def test_a_secret_that_is_not_there_says_where_it_should_be(reference: str, message: str, tmp_path: Path) -> None:

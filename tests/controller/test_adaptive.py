@@ -143,7 +143,7 @@ def test_spare_rows_bound_the_sum_of_windows():
 
 
 def test_without_drafters_there_is_a_reason():
-    assert Run(controller(), sequence()).step(0, free=None).reason == "no drafter"
+    assert Run(controller(), sequence()).step(0, free=None).reason == "no draft"
 
 
 def test_a_drafter_below_the_threshold_rests_until_a_probe_passes():

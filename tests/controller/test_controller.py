@@ -41,7 +41,7 @@ def test_a_free_draft_is_preferred_to_the_draft_model():
     assert _plan(_sequence(), Draft.chain([1, 2, 3], "ngram")) == Plan("ngram", 3)
     assert _plan(_sequence(), Draft.chain([1] * 12, "ngram")) == Plan("ngram", 7)
     assert _plan(_sequence()) == Plan("draft-model", 7)
-    assert _plan(_sequence(), model_drafters=()) == Plan("none", 0, reason="no drafter")
+    assert _plan(_sequence(), model_drafters=()) == Plan("none", 0, reason="no draft")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_spare_rows_bound_the_sum_of_windows():
 def test_a_model_without_room_for_the_text_is_not_asked():
     models = ("draft-model", "shared-layers")
     assert _plan(_sequence(), model_drafters=models, with_room=("shared-layers",)) == Plan("shared-layers", 7)
-    assert _plan(_sequence(), model_drafters=models, with_room=()) == Plan("none", 0, reason="no drafter")
+    assert _plan(_sequence(), model_drafters=models, with_room=()) == Plan("none", 0, reason="no draft")
 
 
 def test_a_plan_that_is_left_without_rows_says_so():

@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from paceline.core import Draft, Plan, Sequence
 from paceline.core.errors import ConfigError, InvalidRequestError
 from paceline.drafters import drafter_names, find_drafter_kind
 from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, Proposals
+from paceline.engine.assembly import build_parts, load_pair
 from tests.support.tiny_gguf import TinyPair
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +40,6 @@ class EchoDrafter(Drafter):
 
 class EchoKind(DrafterKind):
     name = "echo"
-    summary = "the last two tokens repeat"
 
     def build(self, parts: DrafterParts) -> EchoDrafter:
         return EchoDrafter()
@@ -44,6 +47,49 @@ class EchoKind(DrafterKind):
 
 class MisnamedKind(EchoKind):
     name = "another"
+
+
+class ForeignKind(EchoKind):
+    """Builds a drafter that goes by another name."""
+
+    name = "foreign"
+
+
+class UnpricedKind(EchoKind):
+    name = "unpriced"
+    is_free = False
+
+
+class NamelessKind(DrafterKind):
+    def build(self, parts: DrafterParts) -> EchoDrafter:
+        return EchoDrafter()
+
+
+class FaultyDrafter(EchoDrafter):
+    """Proposes whatever `fault` makes of an honest proposal."""
+
+    def __init__(self, fault: Callable[[Proposals], Any]) -> None:
+        self.fault = fault
+
+    def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
+        return self.fault(super().propose(sequences, plans))
+
+
+def changed(proposals: Proposals, **fields: object) -> Proposals:
+    """The proposals with these fields of their drafts replaced."""
+    return Proposals([replace(draft, **fields) for draft in proposals.drafts])
+
+
+FAULTS: dict[str, Callable[[Proposals], Any]] = {
+    "no proposals": lambda proposals: proposals.drafts,
+    "too few": lambda _: Proposals([]),
+    "no drafts": lambda proposals: Proposals([None] * len(proposals.drafts)),
+    "unknown tokens": lambda proposals: changed(proposals, token_ids=(10**8,), parents=(None,), confidences=(1.0,)),
+    "negative tokens": lambda proposals: changed(proposals, token_ids=(-1,), parents=(None,), confidences=(1.0,)),
+    "no tree": lambda proposals: changed(proposals, token_ids=(1, 2), parents=(1, None), confidences=(1.0, 1.0)),
+    "no confidences": lambda proposals: changed(proposals, confidences=()),
+    "another name": lambda proposals: changed(proposals, drafter="other"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +100,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     information.mkdir()
     (information / "METADATA").write_text(METADATA)
     module = "tests.drafters.test_package_drafter"
-    lines = [f"echo = {module}:EchoKind", f"misnamed = {module}:MisnamedKind", "broken = no_such_module:Kind"]
+    kinds = {
+        "echo": "Echo",
+        "misnamed": "Misnamed",
+        "foreign": "Foreign",
+        "unpriced": "Unpriced",
+        "nameless": "Nameless",
+    }
+    lines = [*(f"{name} = {module}:{kind}Kind" for name, kind in kinds.items()), "broken = no_such_module:Kind"]
     (information / "entry_points.txt").write_text("\n".join(["[paceline.drafters]", *lines]))
     return folder
 
@@ -95,11 +148,36 @@ def test_names_are_known_without_loading_anything() -> None:
 
 @pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize(
-    ("name", "message"), [("broken", "cannot be loaded: No module named"), ("misnamed", "is not a DrafterKind of that")]
+    ("name", "message"),
+    [
+        ("broken", "cannot be loaded: No module named"),
+        ("misnamed", "is not a DrafterKind of that name"),
+        ("nameless", "is not a DrafterKind of that name"),
+        ("foreign", "the drafter 'foreign' was built with another name"),
+        ("unpriced", "the drafter 'unpriced' is not free, but does not say whose passes it pays for"),
+    ],
 )
 def test_one_that_cannot_be_loaded_says_so_when_it_is_named(name: str, message: str, tiny_pair: TinyPair) -> None:
     with pytest.raises(ConfigError, match=message):
-        Engine(config_of(tiny_pair, drafters=(name,)))
+        Engine(EngineConfig(model=str(tiny_pair.target), num_threads=1, drafters=(name,)))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_that_breaks_the_contract_is_switched_off_and_the_text_goes_on(
+    fault: str, tiny_pair: TinyPair, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tiny_pair, drafters=(), context_window_size=512)
+    pair = load_pair(config)
+    parts = build_parts(pair, config, (), num_blocks=64)
+    plain = Engine.from_parts(config, parts)
+    engine = Engine.from_parts(config, replace(parts, drafters=(FaultyDrafter(FAULTS[fault]),)))
+    sampling = SamplingParams(max_tokens=20, temperature=0.0)
+    prompts = ["the riders", "a line"]
+    assert [answer.token_ids for answer in engine.generate(prompts, sampling)] == [
+        answer.token_ids for answer in plain.generate(prompts, sampling)
+    ]
+    assert engine.drafter_names == ()
+    assert "drafter echo failed and is switched off" in caplog.text
 
 
 def test_it_serves_through_the_command_line(site: Path, tiny_pair: TinyPair, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from paceline.core.errors import (
     ModelNotFoundError,
     VocabularyMismatchError,
 )
+from paceline.drafters.selection import choose_drafters, resolve_pair
 from paceline.engine import Engine
-from paceline.engine.assembly import choose_drafters, load_pair, measure_costs, resolve_pair
+from paceline.engine.assembly import load_pair, measure_costs
 from paceline.engine.capacity import check_weights_fit, num_kv_blocks
 from paceline.engine.profile import (
     TARGET_ROWS,

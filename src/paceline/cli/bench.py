@@ -22,7 +22,7 @@ bench = typer.Typer(cls=_DefaultsToTasks, no_args_is_help=True, help="Measure sp
 
 @bench.callback()
 def bench_command() -> None:
-    """Measure speculation on this machine."""
+    """Measure speculation on this machine; `paceline bench MODEL` is short for `paceline bench tasks MODEL`."""
 
 
 bench.command("tasks")(tasks_command)

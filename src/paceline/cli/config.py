@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
 def config(settings: Settings, is_json: JsonOption = False) -> None:
     """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
-    from paceline.config.names import SECTIONS
+    from paceline.config.names import MODE, SECTIONS
 
     values = settings.engine.model_dump(mode="json") | settings.server.model_dump(mode="json")
     if is_json:
@@ -38,4 +38,5 @@ def config(settings: Settings, is_json: JsonOption = False) -> None:
     for section, names in SECTIONS.items():
         typer.echo(f"{section}:")
         for name in names:
-            typer.echo(f"  {name:<{width}}  {json.dumps(values[name]):<24}  {settings.origins[name]}")
+            shown = MODE if name == section else name
+            typer.echo(f"  {shown:<{width}}  {json.dumps(values[name]):<24}  {settings.origins[name]}")

@@ -1,14 +1,15 @@
-"""Gets the model files that a command is about to load, with a progress bar; the engine then finds them in place."""
+"""Gets the model files that a command is about to load, with a progress bar; the engine then finds them in place.
+
+Pulling loads nothing that only engines need, because the gateway's process does it too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from paceline.cli.progress import PullProgress
-from paceline.cli.prompts import check_chats
 from paceline.config import EngineConfig
-from paceline.engine.assembly import ResolvedPair, resolve_pair
-from paceline.engine.open_models import open_model
+from paceline.drafters.selection import ResolvedPair, resolve_pair
 from paceline.operations.workload import Task
 
 
@@ -20,6 +21,9 @@ def pull_models(config: EngineConfig) -> ResolvedPair:
 
 def pull_chat_models(config: EngineConfig, tasks: Iterable[Task]) -> ResolvedPair:
     """`pull_models` for models that are to answer `tasks`; raises UsageError where the target does not take them."""
+    from paceline.cli.prompts import check_chats
+    from paceline.engine.open_models import open_model
+
     resolved = pull_models(config)
     with open_model(resolved.target) as target:
         check_chats(target, (task.messages for task in tasks))

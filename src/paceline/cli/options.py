@@ -75,7 +75,10 @@ ConfigOption = Annotated[Path | None, typer.Option(help="Settings file; default:
 
 
 def model_options(
-    model: Annotated[str | None, typer.Argument(help="Catalog name or path of a GGUF file.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Catalog name, OWNER/REPOSITORY[:FILE.gguf] of the model hub, or path of a GGUF file."),
+    ] = None,
     model_path: Annotated[str | None, typer.Option(hidden=True)] = None,
     draft_model: Annotated[
         str | None,
@@ -122,7 +125,7 @@ def draft_options(
         str | None,
         typer.Option(
             help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
-            "all that can be had but ngram."
+            "suffix, the draft model where there is one, and shared-layers where --shared-layers is given."
         ),
     ] = None,
     shared_layers: Annotated[

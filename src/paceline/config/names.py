@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from paceline.config.schema import ModelSettings, ServerConfig, SpeculationSettings
+from paceline.core.errors import ConfigError
 
 MODE = "mode"
 """What the setting `speculation` is called within the section of that name."""
@@ -26,9 +28,12 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "speculation_window": "num_speculative_tokens",
         "speculative_tokens": "num_speculative_tokens",
         "max_context_length": "context_window_size",
+        "threads": "num_threads",
+        "offline": "is_offline",
     }
 )
-"""Names that deployment guides and other engines use, understood wherever the setting's own is."""
+"""Names that deployment guides, other engines and our own flags use. A settings file and the environment may use them
+wherever they may use the setting's own name."""
 
 COORDINATION: Mapping[str, str] = MappingProxyType(
     {
@@ -40,3 +45,16 @@ COORDINATION: Mapping[str, str] = MappingProxyType(
 """The keys of the section `coordination`, as deployment guides write it."""
 
 SETTINGS = frozenset(name for names in SECTIONS.values() for name in names)
+
+
+def setting_named(key: str, place: str = "") -> str:
+    """Returns the setting that a key means, by its own name or another.
+
+    Raises ConfigError, which calls the key by `place` (default: the key) and names the settings that look like it.
+    """
+    name = ALIASES.get(key, key)
+    if name in SETTINGS:
+        return name
+    close = get_close_matches(key, [*SETTINGS, *ALIASES], n=2)
+    advice = f"did you mean {' or '.join(close)}?" if close else "remove it or correct its name"
+    raise ConfigError(f"{place or key} is not a setting: {advice}")

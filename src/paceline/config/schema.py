@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from paceline.config.secrets import SecretReference, read_secret
 from paceline.core import ActivationRounding, KvCacheType
+from paceline.core.errors import ConfigError
 
 SpeculationSetting = Literal["auto", "fixed", "off"]
 
@@ -20,6 +21,14 @@ DEFAULT_CONTEXT_WINDOW_SIZE = 4096
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth(cls, value: object, info: ValidationInfo) -> object:
+        """Refuses true and false where a number or a name is wanted; pydantic would take true for 1."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("a number or a name is wanted here")
+        return value
 
 
 class ModelSettings(_Section):
@@ -34,8 +43,8 @@ class ModelSettings(_Section):
     text. `hub_token` says where the model hub's access token is (None: where `huggingface_hub` finds it).
     """
 
-    model: str
-    backend: str = "native"
+    model: str = Field(min_length=1)
+    backend: str = Field(default="native", min_length=1)
     context_window_size: int | None = Field(default=None, ge=16)
     max_batch_size: int = Field(default=8, ge=1, le=256)
     num_threads: int | None = Field(default=None, ge=1, le=1024)
@@ -55,7 +64,12 @@ class ModelSettings(_Section):
 
     def read_hub_token(self) -> str | None:
         """Returns the model hub's access token; raises ConfigError where it is not at the place that is named."""
-        return None if self.hub_token is None else read_secret(self.hub_token)
+        if self.hub_token is None:
+            return None
+        try:
+            return read_secret(self.hub_token)
+        except ConfigError as error:
+            raise ConfigError(f"hub_token is {self.hub_token}, but {error}: set it, or remove hub_token") from error
 
     @property
     def activation_rounding(self) -> ActivationRounding | None:
@@ -81,7 +95,7 @@ class SpeculationSettings(_Section):
     num_speculative_tokens: int = Field(default=16, ge=0, le=16)
     fallback_threshold: float | None = Field(default=None, ge=0, le=1)
     drafters: tuple[str, ...] | None = None
-    draft_model: str | None = None
+    draft_model: str | None = Field(default=None, min_length=1)
     draft_vocab_size: int | None = Field(default=DEFAULT_DRAFT_VOCAB_SIZE, ge=1)
     draft_weight_bits: Literal[4] | None = 4
     shared_layers: int | None = Field(default=None, ge=0)
@@ -118,9 +132,9 @@ class ServerConfig(_Section):
     longest step, an engine is taken for dead; `shutdown_grace_s` how long open responses may go on after a signal.
     """
 
-    host: str = "127.0.0.1"
+    host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8000, ge=0, le=65535)
-    served_model_name: str | None = None
+    served_model_name: str | None = Field(default=None, min_length=1)
     max_queued_requests: int = Field(default=256, ge=1)
     max_body_size_bytes: int = Field(default=16 * 2**20, ge=1)
     ready_timeout_s: float = Field(default=60.0, gt=0)

@@ -34,13 +34,14 @@ def read_secret(reference: str) -> str:
     if reference.startswith(_ENVIRONMENT):
         name = reference.removeprefix(_ENVIRONMENT)
         if not (value := os.environ.get(name, "").strip()):
-            raise ConfigError(f"the environment variable {name}, which {reference} names, is not set")
+            raise ConfigError(f"the environment variable {name} is not set")
         return value
     path = Path(reference.removeprefix(_FILE))
     try:
         value = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the secret {reference}: {getattr(error, 'strerror', None) or error}") from error
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"the file {path} cannot be read ({cause})") from error
     if not value:
-        raise ConfigError(f"the file of the secret {reference} is empty")
+        raise ConfigError(f"the file {path} is empty")
     return value

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
-from paceline.config.names import ALIASES, COORDINATION, MODE, SECTIONS, SETTINGS
+from paceline.config.names import COORDINATION, MODE, SECTIONS, setting_named
 from paceline.core.errors import ConfigError
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_TRUTH_VALUE = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,17 @@ class FileValue:
     value: object
     key: str
     line: int
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads as YAML 1.2 does: only true and false are truth values, so that `off` and `no` stay words."""
+
+    yaml_implicit_resolvers = MappingProxyType(
+        {
+            first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+    )
 
 
 def read_settings_file(path: Path) -> dict[str, FileValue]:
@@ -43,17 +60,20 @@ def read_settings_file(path: Path) -> dict[str, FileValue]:
 
 
 def _entries(text: str) -> Iterator[tuple[str, FileValue]]:
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     root = loader.get_single_node()
     if root is None:
         return
     for key, value in _pairs(loader, root, "the file"):
-        if key.value in (*SECTIONS, "coordination") and isinstance(value, yaml.MappingNode):
+        is_section = key.value in (*SECTIONS, "coordination")
+        if is_section and value.tag == "tag:yaml.org,2002:null":
+            continue
+        if is_section and isinstance(value, yaml.MappingNode):
             for inner, inner_value in _pairs(loader, value, key.value):
-                name = _name_in_section(key.value, inner.value)
+                name = _name_in_section(key.value, inner)
                 yield name, _file_value(loader, inner_value, f"{key.value}.{inner.value}", inner)
         else:
-            yield _flat_name(key.value), _file_value(loader, value, key.value, key)
+            yield setting_named(key.value, _place(key, key.value)), _file_value(loader, value, key.value, key)
 
 
 def _pairs(loader: yaml.SafeLoader, node: yaml.Node, place: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
@@ -70,20 +90,19 @@ def _file_value(loader: yaml.SafeLoader, node: yaml.Node, key: str, key_node: ya
     return FileValue(loader.construct_object(node, deep=True), key, key_node.start_mark.line + 1)
 
 
-def _flat_name(key: str) -> str:
-    name = ALIASES.get(key, key)
-    if name not in SETTINGS:
-        raise ConfigError(f"{key} is not a setting: remove it or correct its name")
-    return name
+def _place(key_node: yaml.ScalarNode, key: str) -> str:
+    return f"line {key_node.start_mark.line + 1}: {key}"
 
 
-def _name_in_section(section: str, key: str) -> str:
+def _name_in_section(section: str, key_node: yaml.ScalarNode) -> str:
+    key: str = key_node.value
+    place = _place(key_node, f"{section}.{key}")
     if section == "coordination":
         if key not in COORDINATION:
-            raise ConfigError(f"coordination.{key} is not a setting; known are {', '.join(COORDINATION)}")
+            raise ConfigError(f"{place} is not a setting; known are {', '.join(COORDINATION)}")
         return COORDINATION[key]
-    name = "speculation" if (section, key) == ("speculation", MODE) else _flat_name(key)
+    name = "speculation" if (section, key) == ("speculation", MODE) else setting_named(key, place)
     if name not in SECTIONS[section]:
         right = next(other for other, names in SECTIONS.items() if name in names)
-        raise ConfigError(f"{section}.{key} stands in the wrong section: move it to {right}")
+        raise ConfigError(f"{place} stands in the wrong section: move it to {right}")
     return name

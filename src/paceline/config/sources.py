@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from paceline.config.names import SETTINGS
+from paceline.config.names import SETTINGS, setting_named
 from paceline.config.schema import EngineConfig, ServerConfig
 from paceline.config.secrets import SecretInTheOpenError
 from paceline.config.settings_file import read_settings_file
@@ -89,9 +89,11 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
             continue
-        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name not in SETTINGS or variable != variable.upper():
-            raise ConfigError(f"the environment variable {variable} is not a setting: unset it or correct its name")
+        if variable != variable.upper():
+            raise ConfigError(f"the environment variable {variable} is not a setting: write it in capitals or unset it")
+        name = setting_named(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), f"the environment variable {variable}")
+        if name in given:
+            raise ConfigError(f"{given[name].origin} and {variable} are the same setting: unset one of them")
         given[name] = _Given(value, variable)
     return given
 

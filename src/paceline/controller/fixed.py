@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.controller.accounting import SpeculationTimes
-from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer, StepOutcome, StepRoom, level
+from paceline.controller.protocol import REASON_NO_DRAFT, REASON_NOT_ALLOWED, Offer, StepOutcome, StepRoom, level
 from paceline.core import Plan, Sequence
 
 
@@ -40,4 +40,4 @@ class FixedController:
         for name in self._model_drafters:
             if name in offer.num_missed and (allowed is None or name in allowed):
                 return Plan(name, limit)
-        return Plan("none", 0, reason=NO_DRAFTER if allowed is None else NOT_ALLOWED)
+        return Plan("none", 0, reason=REASON_NO_DRAFT if allowed is None else REASON_NOT_ALLOWED)

@@ -22,7 +22,7 @@ from paceline.controller.cost_model import CostModel
 from paceline.controller.lengths import ExpectedLengths
 from paceline.controller.planner import Candidate, Pick, worths_by_size
 from paceline.controller.probing import ProbeBudget
-from paceline.controller.protocol import NO_DRAFTER, NOT_ALLOWED, Offer
+from paceline.controller.protocol import REASON_NO_DRAFT, REASON_NOT_ALLOWED, Offer
 from paceline.core import Calibration, Plan, Sequence
 
 DOES_NOT_PAY = "does not pay"
@@ -117,7 +117,7 @@ class Options:
 
     candidates: list[Candidate] = field(default_factory=list)
     terms: dict[str, _MadeTerms] = field(default_factory=dict)
-    reason: str = NO_DRAFTER
+    reason: str = REASON_NO_DRAFT
     forced: str | None = None
 
     def force(self, drafter: str) -> None:
@@ -223,7 +223,7 @@ class OptionChooser:
         """The most nodes this drafter may have; where that is 0, `options` learn why."""
         names = sequence.request.speculation.drafters
         if limit == 0 or (names is not None and name not in names):
-            options.reason = NOT_ALLOWED
+            options.reason = REASON_NOT_ALLOWED
             return 0
         options.reason = DOES_NOT_PAY
         if own.guard.is_pausing(situation.step):

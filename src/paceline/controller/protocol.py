@@ -14,8 +14,8 @@ from paceline.controller.accounting import SpeculationTimes
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.core.draft_tree import cut
 
-NOT_ALLOWED = "request"
-NO_DRAFTER = "no drafter"
+REASON_NOT_ALLOWED = "request"
+REASON_NO_DRAFT = "no draft"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,12 @@ class Draft:
         """Whether no node has a sibling."""
         return all(parent == (None if i == 0 else i - 1) for i, parent in enumerate(self.parents))
 
+    @property
+    def is_tree(self) -> bool:
+        """Whether each node has a confidence and a parent that comes before it."""
+        sizes = {len(self.token_ids), len(self.parents), len(self.confidences)}
+        return len(sizes) == 1 and all(parent is None or 0 <= parent < i for i, parent in enumerate(self.parents))
+
     def path_to(self, node: int) -> list[int]:
         """Node indices from the child of the root down to `node`, inclusive."""
         path: list[int] = []

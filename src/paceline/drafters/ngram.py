@@ -93,7 +93,6 @@ class NgramKind(DrafterKind):
     """Goes on as the text did after the last place where it ended the same way."""
 
     name = NgramDrafter.name
-    summary = "goes on as this text did after the last place with the same few tokens"
 
     def build(self, parts: DrafterParts) -> NgramDrafter:
         """Returns a drafter without texts."""

@@ -28,10 +28,10 @@ class Proposals:
 
 
 class Drafter(ABC):
-    """Guesses the next tokens of running sequences; only `propose` must be there.
+    """Guesses the next tokens of running sequences; `name` and `propose` must be there, the rest has defaults.
 
-    `name` is what plans and drafts call it. `is_free` says that proposing costs so little that it is asked in every
-    step before the controller plans; the others are asked only where a plan names them.
+    `name` is what plans and drafts call it, and its kind's name. `is_free` says that proposing costs so little that it
+    is asked in every step before the controller plans; the others are asked only where a plan names them.
     """
 
     name: str
@@ -49,7 +49,10 @@ class Drafter(ABC):
     @abstractmethod
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
         """Returns one draft for each sequence, of at most `plans[i].window` nodes, perhaps empty; drafts are ragged,
-        and one sequence never limits another. `sequences` are some of those begun, each with its prompt computed."""
+        and one sequence never limits another. `sequences` are some of those begun, each with its prompt computed.
+
+        A draft bears the drafter's `name`, and its tokens are in the target's vocabulary; the engine switches off a
+        drafter that raises or breaks this contract."""
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:  # noqa: B027
         """Shows what became of this step's drafts, by whatever drafter they were; the verdicts' tokens are already in
@@ -82,14 +85,13 @@ class DrafterParts:
 
 
 class DrafterKind(ABC):
-    """One kind of drafter, as the registry knows it.
+    """One kind of drafter, as the registry knows it; `name` and `build` must be there, the rest has defaults.
 
     `settings` are the names of the settings that only this kind reads. A kind that is not `is_free` runs a model, whose
     passes have a price that the engine measures. `uses_draft_model` says that this is the draft model.
     """
 
     name: str
-    summary: str
     is_free: bool = True
     uses_draft_model: bool = False
     settings: tuple[str, ...] = ()
@@ -118,4 +120,4 @@ class DrafterKind(ABC):
 
     @abstractmethod
     def build(self, parts: DrafterParts) -> Drafter:
-        """Returns a drafter for one engine."""
+        """Returns a drafter for one engine, with the `name` and `is_free` of this kind."""

@@ -61,6 +61,6 @@ def _load(entry: EntryPoint) -> DrafterKind:
         kind = entry.load()()
     except Exception as error:
         raise ConfigError(f"{place} cannot be loaded: {error or type(error).__name__}") from error
-    if not isinstance(kind, DrafterKind) or kind.name != entry.name:
+    if not isinstance(kind, DrafterKind) or getattr(kind, "name", None) != entry.name:
         raise ConfigError(f"{place} is not a DrafterKind of that name")
     return kind

@@ -57,7 +57,6 @@ class SharedLayersKind(DrafterKind):
     """The target's own first layers guess."""
 
     name = SharedLayersDrafter.name
-    summary = "the model's own first layers guess; for models that were trained for it"
     is_free = False
     settings = ("shared_layers",)
 

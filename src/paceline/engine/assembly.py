@@ -10,21 +10,19 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from paceline.backends.protocol import Backend, LoadOptions, Model
 from paceline.backends.registry import find_backend
-from paceline.checkpoint import ProgressListener, ResolvedModel, default_cache_dir, resolve_model
+from paceline.checkpoint import default_cache_dir
 from paceline.config import EngineConfig
 from paceline.controller import AdaptiveController, Controller, CostModel, FixedController, Limits, StepCosts
 from paceline.core.errors import ConfigError
-from paceline.drafters import drafter_names as known_drafter_names
-from paceline.drafters import find_drafter_kind
+from paceline.drafters import drafter_names
 from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.kind import draft_load_options
 from paceline.drafters.draft_model.vocabulary_map import VocabularyMap, map_vocabularies
-from paceline.drafters.protocol import DrafterKind, DrafterParts, DraftModel
-from paceline.drafters.registry import built_in_names
+from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, DraftModel
+from paceline.drafters.selection import kinds_of, resolve_pair
 from paceline.engine.capacity import check_weights_fit, context_window_size, num_kv_blocks
 from paceline.engine.open_models import OpenModel, OpenPair, open_model
 from paceline.engine.parts import EngineParts
@@ -45,15 +43,6 @@ class LoadedModel:
     model: Model
     tokenizer: Tokenizer
     identity: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedPair:
-    """The files of a target and its draft model (None without one), and the drafters that can run."""
-
-    target: ResolvedModel
-    draft: ResolvedModel | None
-    drafter_names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +81,7 @@ def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
     """What steps of this pair cost on this machine: measured once, then read from the cache. Replaces KV stores."""
     identities = [loaded.identity for loaded in (pair.target, pair.draft) if loaded is not None]
     models = priced_models(pair, config, pair.drafter_names)
-    kinds = [kind for kind in _kinds(pair.drafter_names) if kind.name in models]
+    kinds = [kind for kind in kinds_of(pair.drafter_names) if kind.name in models]
     settings = [getattr(config, name) for kind in kinds for name in kind.settings]
     return cached_profile(
         default_cache_dir(os.environ),
@@ -107,23 +96,11 @@ def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
 def priced_models(pair: LoadedPair, config: EngineConfig, drafter_names: tuple[str, ...]) -> dict[str, Model]:
     """The models that those of the named drafters run that are not free, by drafter. Raises ConfigError."""
     parts = _drafter_parts(pair, config, num_blocks=0, samplers={})
-    models = {kind.name: kind.priced_model(parts) for kind in _kinds(drafter_names)}
+    models = {kind.name: kind.priced_model(parts) for kind in kinds_of(drafter_names) if not kind.is_free}
+    for name, model in models.items():
+        if model is None:
+            raise ConfigError(f"the drafter {name!r} is not free, but does not say whose passes it pays for")
     return {name: model for name, model in models.items() if model is not None}
-
-
-def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
-    """The files that `config` means, pulled where they are absent.
-
-    Raises ModelNotFoundError, DownloadError, and ConfigError: for drafters that cannot run before anything is pulled.
-    """
-    for kind in _kinds(config.drafters or ()):
-        kind.check_settings(config)
-    find = partial(resolve_model, is_offline=config.is_offline, hub_token=config.read_hub_token(), progress=progress)
-    target = find(config.model)
-    names = choose_drafters(config, target.default_draft_name)
-    if not any(kind.uses_draft_model for kind in _kinds(names)):
-        return ResolvedPair(target, None, names)
-    return ResolvedPair(target, find(config.draft_model or str(target.default_draft_name)), names)
 
 
 @contextmanager
@@ -138,8 +115,8 @@ def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
         target = files.enter_context(open_model(resolved.target))
         backend.check(target.gguf, target.config)
         context_size = context_window_size(config, target.config)
-        limits = RequestLimits(target.config.vocab_size, context_size, frozenset(known_drafter_names()))
-        for kind in _kinds(resolved.drafter_names):
+        limits = RequestLimits(target.config.vocab_size, context_size, frozenset(drafter_names()))
+        for kind in kinds_of(resolved.drafter_names):
             kind.check(config, target.config)
         target.tokenizer.prepare_chats()
         draft = None if resolved.draft is None else files.enter_context(open_model(resolved.draft))
@@ -197,7 +174,7 @@ def build_parts(
     With `costs` the engine finds drafters and windows itself, without them it always drafts as much as it may.
     """
     samplers: dict[str, SequenceSampler] = {}
-    kinds = _kinds(drafter_names)
+    kinds = kinds_of(drafter_names)
     parts = _drafter_parts(pair, config, num_blocks=num_blocks, samplers=samplers)
     return EngineParts(
         model_name=pair.target.name,
@@ -206,9 +183,16 @@ def build_parts(
         num_blocks=num_blocks,
         sampler=pair.backend.sampler,
         controller=_build_controller(config, kinds, costs),
-        drafters=tuple(kind.build(parts) for kind in kinds),
+        drafters=tuple(_build(kind, parts) for kind in kinds),
         samplers=samplers,
     )
+
+
+def _build(kind: DrafterKind, parts: DrafterParts) -> Drafter:
+    drafter = kind.build(parts)
+    if (getattr(drafter, "name", None), drafter.is_free) != (kind.name, kind.is_free):
+        raise ConfigError(f"the drafter {kind.name!r} was built with another name, or is free where its kind is not")
+    return drafter
 
 
 def _build_controller(config: EngineConfig, kinds: list[DrafterKind], costs: StepCosts | None) -> Controller:
@@ -217,29 +201,6 @@ def _build_controller(config: EngineConfig, kinds: list[DrafterKind], costs: Ste
         priced = sorted((kind for kind in kinds if not kind.is_free), key=lambda kind: not kind.uses_draft_model)
         return FixedController(config.num_speculative_tokens, *(kind.name for kind in priced))
     return AdaptiveController(CostModel(costs), Limits(config.num_speculative_tokens, config.fallback_threshold))
-
-
-def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[str, ...]:
-    """The drafters to run: those that the settings name, or else all that are default under these settings.
-
-    Raises ConfigError for an unknown drafter, and for a draft model that is asked for but not known.
-    """
-    has_draft_model = config.draft_model is not None or default_draft_name is not None
-    for kind in _kinds(config.drafters or ()):
-        if kind.uses_draft_model and not has_draft_model:
-            raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
-    if config.num_speculative_tokens == 0 or config.speculation == "off":
-        return ()
-    if config.drafters is not None:
-        return config.drafters
-    kinds = [find_drafter_kind(name) for name in built_in_names()]
-    return tuple(kind.name for kind in kinds if kind.is_default(config, has_draft_model=has_draft_model))
-
-
-def _kinds(names: tuple[str, ...]) -> list[DrafterKind]:
-    """The kinds of these drafters: Paceline's own in the registry's order, then the others."""
-    own = [name for name in built_in_names() if name in names]
-    return [find_drafter_kind(name) for name in (*own, *(name for name in names if name not in own))]
 
 
 def _drafter_parts(

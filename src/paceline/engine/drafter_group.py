@@ -1,6 +1,7 @@
 """`DrafterGroup`: the engine's drafters, told which sequences run, asked for drafts, and shut off when they fail.
 
-A drafter can only cost time, never a request: one that raises is logged and proposes nothing from then on.
+A drafter can only cost time, never a request: one that raises, or proposes what the target cannot read, is logged and
+proposes nothing from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.core.draft_tree import best_first, cut
 from paceline.drafters.protocol import Drafter, Proposals
 
-NO_DRAFT = Draft()
+EMPTY_DRAFT = Draft()
 
 _logger = logging.getLogger(__name__)
 
@@ -29,17 +30,19 @@ class DraftingCosts:
     seconds: dict[str, float] = field(default_factory=dict)
     pass_rows: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, drafter: str, seconds: float, proposals: Proposals | None) -> None:
+    def add(self, drafter: str, seconds: float, proposals: Proposals) -> None:
         """Counts one call of a drafter."""
         self.seconds[drafter] = self.seconds.get(drafter, 0.0) + seconds
-        if proposals is not None and proposals.pass_rows is not None:
+        if proposals.pass_rows is not None:
             self.pass_rows[drafter] = proposals.pass_rows
 
 
 class DrafterGroup:
-    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them."""
+    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them. The target
+    knows the tokens below `vocab_size`."""
 
-    def __init__(self, drafters: Iterable[Drafter]) -> None:
+    def __init__(self, drafters: Iterable[Drafter], vocab_size: int) -> None:
+        self._vocab_size = vocab_size
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._followed: dict[Sequence, None] = {}
 
@@ -106,14 +109,29 @@ class DrafterGroup:
     ) -> list[Draft]:
         if not sequences:
             return []
-        found: list[Proposals] = []
-        start_s = time.perf_counter()
-        self._guard(drafter, lambda: found.append(drafter.propose(sequences, plans)))
-        proposals = found[0] if found else None
-        costs.add(drafter.name, time.perf_counter() - start_s, proposals)
-        if proposals is None or len(proposals.drafts) != len(sequences):
-            return [NO_DRAFT] * len(sequences)
-        return [cut(draft, plan.window) for draft, plan in zip(proposals.drafts, plans, strict=True)]
+        drafts: list[Draft] = []
+
+        def propose() -> None:
+            start_s = time.perf_counter()
+            proposals = drafter.propose(sequences, plans)
+            costs.add(drafter.name, time.perf_counter() - start_s, proposals)
+            self._check(drafter, proposals.drafts, len(sequences))
+            drafts[:] = [cut(draft, plan.window) for draft, plan in zip(proposals.drafts, plans, strict=True)]
+
+        self._guard(drafter, propose)
+        return drafts or [EMPTY_DRAFT] * len(sequences)
+
+    def _check(self, drafter: Drafter, drafts: list[Draft], num_sequences: int) -> None:
+        """Raises ValueError for proposals that break the contract of `Drafter.propose`."""
+        if len(drafts) != num_sequences:
+            raise ValueError(f"it returned {len(drafts)} drafts for {num_sequences} sequences")
+        for draft in drafts:
+            if not draft.token_ids:
+                continue
+            if min(draft.token_ids) < 0 or max(draft.token_ids) >= self._vocab_size:
+                raise ValueError(f"it drafted a token that is not one of the target's {self._vocab_size}")
+            if draft.drafter != drafter.name or not draft.is_tree:
+                raise ValueError("its draft bears another name, or is no tree with a confidence for each token")
 
     def _guard(self, drafter: Drafter, call: Callable[[], None]) -> None:
         try:

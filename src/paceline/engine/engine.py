@@ -64,7 +64,7 @@ class Engine:
         )
         self._acceptance = AcceptanceStats()
         self._scheduler = _build_scheduler(config, parts, self._limits.context_window_size)
-        self._drafters = DrafterGroup(parts.drafters)
+        self._drafters = DrafterGroup(parts.drafters, self._limits.vocab_size)
         self._constraints = Constraints(parts.constraints, parts.tokenizer)
         self._stepper = Stepper(
             scheduler=self._scheduler,

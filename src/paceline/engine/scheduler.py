@@ -47,6 +47,11 @@ class ScheduledSequence:
         """The plain sequence."""
         return self.state.sequence
 
+    @property
+    def may_draft(self) -> bool:
+        """Whether the step has room for a draft of this sequence."""
+        return self.max_window > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -66,7 +71,7 @@ class Schedule:
     @classmethod
     def of(cls, scheduled: list[ScheduledSequence], max_rows: int) -> Schedule:
         """The step of these sequences, which may have `max_rows` with drafts."""
-        drafting = [item for item in scheduled if item.max_window > 0]
+        drafting = [item for item in scheduled if item.may_draft]
         sampled = [item for item in scheduled if item.reaches_end]
         num_rows = sum(item.num_rows for item in scheduled)
         num_drafting_rows = sum(item.num_rows for item in drafting)

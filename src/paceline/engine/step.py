@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 
 from paceline.backends.protocol import Model
-from paceline.controller.protocol import NO_DRAFTER, Controller, Offer, StepOutcome, StepRoom
+from paceline.controller.protocol import REASON_NO_DRAFT, Controller, Offer, StepOutcome, StepRoom
 from paceline.core import Draft, Plan, Sequence, Verdict
 from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.commit import Commit
-from paceline.engine.drafter_group import NO_DRAFT, DrafterGroup, DraftingCosts
+from paceline.engine.drafter_group import EMPTY_DRAFT, DrafterGroup, DraftingCosts
 from paceline.engine.scheduler import Schedule, Scheduler
 from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
@@ -32,9 +32,9 @@ class Stepper:
     vocab_size: int
 
     def step(self) -> list[Commit]:
-        """Advances every running sequence: by a chunk of its prompt, or by one token and what its draft guessed right.
+        """Advances the scheduled sequences: by a chunk of the prompt, or by one token and what the draft guessed right.
 
-        Blocks for one forward pass of the target, and for the draft model's where the controller wants it.
+        Blocks for one forward pass of the target, and for those of a drafter's model where a plan asks for one.
         """
         start_s = time.perf_counter()
         schedule = self.scheduler.schedule()
@@ -90,7 +90,7 @@ class Stepper:
 
     def _observe(self, schedule: Schedule, drafting: _Drafting, verdicts: list[Verdict], step_time_s: float) -> None:
         sampled = list(zip(schedule.sampled, verdicts, strict=True))
-        self.drafters.follow(self.scheduler.running)
+        self.drafters.follow(self.scheduler.running)  # those that the commit ended leave before drafters see verdicts
         alive = [(item.sequence, verdict) for item, verdict in sampled if not item.sequence.is_finished]
         self.drafters.observe([sequence for sequence, _ in alive], [verdict for _, verdict in alive])
         if not drafting.sequences:
@@ -101,7 +101,7 @@ class Stepper:
                 offers=drafting.offers,
                 plans=drafting.plans,
                 drafts=drafting.drafts,
-                verdicts=[verdict for item, verdict in sampled if item.max_window > 0],
+                verdicts=[verdict for item, verdict in sampled if item.may_draft],
                 room=drafting.room,
                 drafting_s=drafting.costs.seconds,
                 passes=drafting.costs.pass_rows,
@@ -111,11 +111,11 @@ class Stepper:
 
 
 def _no_drafting(schedule: Schedule) -> _Drafting:
-    """What drafting comes to where no drafter works."""
+    """Returns empty drafts, where drafters are off or have failed."""
     for item in schedule.drafting:
-        item.state.reason = NO_DRAFTER
+        item.state.reason = REASON_NO_DRAFT
     room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
-    return _Drafting([], [], [], [NO_DRAFT] * len(schedule.drafting), room, DraftingCosts())
+    return _Drafting([], [], [], [EMPTY_DRAFT] * len(schedule.drafting), room, DraftingCosts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +132,4 @@ class _Drafting:
     def of_all(self, schedule: Schedule) -> list[Draft]:
         """A draft for each scheduled sequence, empty where it may not draft."""
         own = iter(self.drafts)
-        return [next(own) if item.max_window > 0 else NO_DRAFT for item in schedule.scheduled]
+        return [next(own) if item.may_draft else EMPTY_DRAFT for item in schedule.scheduled]

@@ -42,7 +42,7 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
 
 
 def _resolve(config: EngineConfig) -> ResolvedModel:
-    return resolve_model(config.model, is_offline=config.is_offline, hub_token=config.read_hub_token())
+    return resolve_model(config.model, is_offline=config.is_offline, read_hub_token=config.read_hub_token)
 
 
 class _HttpServer(uvicorn.Server):

@@ -14,7 +14,8 @@ import numpy as np
 
 import paceline
 from paceline.config import EngineConfig
-from paceline.engine.assembly import LoadedPair, resolve_pair
+from paceline.drafters.selection import resolve_pair
+from paceline.engine.assembly import LoadedPair
 from paceline.machine.cores import cpu_name
 
 

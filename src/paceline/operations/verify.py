@@ -23,8 +23,9 @@ from paceline.core import ModelConfig, Output, Request, SamplingParams, Verdict
 from paceline.core.errors import ConfigError, PacelineError
 from paceline.drafters import find_drafter_kind
 from paceline.drafters.registry import built_in_names
+from paceline.drafters.selection import resolve_pair
 from paceline.engine import Engine
-from paceline.engine.assembly import LoadedPair, build_parts, load_pair, resolve_pair
+from paceline.engine.assembly import LoadedPair, build_parts, load_pair
 from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.engine.verifier import Checks, Verifier
 from paceline.machine.cores import num_usable_cores

@@ -7,9 +7,7 @@ from paceline.backends.slimming import Slimming
 from paceline.config import EngineConfig
 from paceline.core import ActivationRounding, ModelConfig
 from paceline.core.errors import ConfigError
-from paceline.drafters.draft_model.drafter import DraftModelDrafter
-from paceline.drafters.draft_model.text import MappedVocabulary
-from paceline.drafters.protocol import DrafterKind, DrafterParts, DraftModel
+from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, DraftModel
 from paceline.tokenizer import Tokenizer
 
 _LENGTH_RATIO = 2
@@ -19,8 +17,7 @@ _LENGTH_RATIO = 2
 class DraftModelKind(DrafterKind):
     """A smaller model guesses."""
 
-    name = DraftModelDrafter.name
-    summary = "a smaller model guesses"
+    name = "draft-model"
     is_free = False
     uses_draft_model = True
     settings = ("draft_vocab_size", "draft_weight_bits")
@@ -29,8 +26,12 @@ class DraftModelKind(DrafterKind):
         """The draft model."""
         return _draft_of(parts).model
 
-    def build(self, parts: DrafterParts) -> DraftModelDrafter:
-        """Returns a drafter whose model has KV memory for as many blocks as the target."""
+    def build(self, parts: DrafterParts) -> Drafter:
+        """Returns a drafter whose model has KV memory for as many blocks as the target; loads the native core, whose
+        trees find what it reads ahead."""
+        from paceline.drafters.draft_model.drafter import DraftModelDrafter
+        from paceline.drafters.draft_model.text import MappedVocabulary
+
         draft = _draft_of(parts)
         return DraftModelDrafter(
             draft.model,

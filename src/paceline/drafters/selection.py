@@ -1,0 +1,62 @@
+"""Which drafters run, and which model files that takes: decided from settings alone, before any model is opened.
+
+The kinds come from the registry; nothing here knows one of them by name, or loads the native core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from paceline.checkpoint import ProgressListener, ResolvedModel, resolve_model
+from paceline.config import EngineConfig
+from paceline.core.errors import ConfigError
+from paceline.drafters.protocol import DrafterKind
+from paceline.drafters.registry import built_in_names, find_drafter_kind
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPair:
+    """The files of a target and its draft model (None without one), and the drafters that can run."""
+
+    target: ResolvedModel
+    draft: ResolvedModel | None
+    drafter_names: tuple[str, ...]
+
+
+def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
+    """The files that `config` means, pulled where they are absent.
+
+    Raises ModelNotFoundError, DownloadError, and ConfigError: for drafters that cannot run before anything is pulled.
+    """
+    for kind in kinds_of(config.drafters or ()):
+        kind.check_settings(config)
+    find = partial(resolve_model, is_offline=config.is_offline, read_hub_token=config.read_hub_token, progress=progress)
+    target = find(config.model)
+    names = choose_drafters(config, target.default_draft_name)
+    if not any(kind.uses_draft_model for kind in kinds_of(names)):
+        return ResolvedPair(target, None, names)
+    return ResolvedPair(target, find(config.draft_model or str(target.default_draft_name)), names)
+
+
+def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[str, ...]:
+    """The drafters to run: those that the settings name, or else all that are default under these settings.
+
+    Raises ConfigError for an unknown drafter, and for a draft model that is asked for but not known.
+    """
+    has_draft_model = config.draft_model is not None or default_draft_name is not None
+    for kind in kinds_of(config.drafters or ()):
+        if kind.uses_draft_model and not has_draft_model:
+            raise ConfigError(f"no draft model is known for {config.model}; name one with --draft-model")
+    if config.num_speculative_tokens == 0 or config.speculation == "off":
+        return ()
+    if config.drafters is not None:
+        return config.drafters
+    kinds = [find_drafter_kind(name) for name in built_in_names()]
+    return tuple(kind.name for kind in kinds if kind.is_default(config, has_draft_model=has_draft_model))
+
+
+def kinds_of(names: tuple[str, ...]) -> list[DrafterKind]:
+    """Returns the kinds of these drafters: Paceline's own in the registry's order, then the others."""
+    own = [name for name in built_in_names() if name in names]
+    return [find_drafter_kind(name) for name in (*own, *(name for name in names if name not in own))]
