@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import yaml
 
 from paceline.config.names import COORDINATION, MODE, SECTIONS, setting_named
 from paceline.core.errors import ConfigError
-
 
 _BOOL = "tag:yaml.org,2002:bool"
 _TRUTH_VALUE = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
@@ -30,12 +28,10 @@ class FileValue:
 class _Loader(yaml.SafeLoader):
     """Reads as YAML 1.2 does: only true and false are truth values, so that `off` and `no` stay words."""
 
-    yaml_implicit_resolvers = MappingProxyType(
-        {
-            first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-    )
+    yaml_implicit_resolvers = {  # noqa: RUF012 - declared so by the base class
+        first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def read_settings_file(path: Path) -> dict[str, FileValue]:
