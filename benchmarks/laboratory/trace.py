@@ -1,10 +1,11 @@
 """Acceptance traces: what every drafter would have proposed at every position of a text that plain decoding gave.
 
-`trace_recorder` makes them with real models, `simulate` replays them. They are JSON.
+`trace_recorder` makes them with real models, `simulate` replays them. They are JSON, or JSON that gzip compressed.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -91,7 +92,8 @@ def read_costs(path: Path) -> StepCosts:
 
 def _read(path: Path, kind: type[Kind], word: str) -> Kind:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes()
+        return msgspec.json.decode(gzip.decompress(content) if path.suffix == ".gz" else content, type=kind)
     except FileNotFoundError as error:
         raise UsageError(f"there is no {word} at {path}; name another file") from error
     except (OSError, msgspec.MsgspecError) as error:

@@ -1,0 +1,106 @@
+"""Judges the controller without a model: replays recorded texts, and hostile ones, under three cost models.
+
+    replay.py [--trace FILE] [--costs FILE ...] [--streams 1,4] [--baseline FILE] [--output FILE]
+
+For each cost model it prints the speed-up of automatic mode over plain decoding: for each kind of task with a
+controller that starts on it, for all tasks in one run, and for hostile texts, on which it cannot gain. With
+`--baseline`, a file that `--output` wrote, it prints the ratios to that run instead, and exits 1 where all tasks
+together fall below 0.99, a kind of task below 0.98, or a hostile text below 0.995.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from laboratory.hostile import HOSTILE_TEXTS, PROMPT_LENGTHS, hostile_speed
+from laboratory.simulate import Setting, Simulation
+from laboratory.trace import Trace, read_costs, read_trace
+from paceline.controller.cost_model import StepCosts
+from paceline.operations.workload import AUTO, PLAIN
+
+FOLDER = Path(__file__).parent / "replays"
+TRACE = FOLDER / "qwen2.5-coder.json.gz"
+COSTS = sorted((FOLDER / "costs").glob("*.json"))
+LEAST_RATIOS = {"all": 0.99, "task": 0.98, "hostile": 0.995}
+
+Speeds = dict[str, dict[str, float]]
+"""Speed-ups over plain decoding, by cost model and case."""
+
+
+def speed_up(trace: Trace, costs: StepCosts, task: str | None, num_streams: int) -> float:
+    """Returns automatic over plain speed on the prompts of one kind (None: all of them)."""
+    prompts = [prompt for prompt in trace.prompts if task in (None, prompt.task)]
+    simulation = Simulation(trace, costs, num_streams=num_streams)
+    plain, auto = (
+        simulation.replay(setting, prompts).tokens_per_s for setting in (Setting(PLAIN), Setting(AUTO, is_auto=True))
+    )
+    return auto / plain
+
+
+def measure(trace: Trace, costs: StepCosts, streams: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """Returns every case with its speed-up."""
+    for task in dict.fromkeys(prompt.task for prompt in trace.prompts):
+        yield f"task {task}", speed_up(trace, costs, task, 1)
+    for num_streams in streams:
+        yield f"all, {num_streams} at a time", speed_up(trace, costs, None, num_streams)
+    for text in HOSTILE_TEXTS:
+        for length in PROMPT_LENGTHS:
+            for after_friendly in (False, True):
+                place = "after friendly ones" if after_friendly else "first"
+                yield (
+                    f"hostile {text.name}, prompt {length}, {place}",
+                    hostile_speed(text, length, costs, after_friendly=after_friendly),
+                )
+
+
+def faults(ratios: Speeds) -> list[str]:
+    """Returns what fell below its least ratio."""
+    return [
+        f"{name}, {case}: {ratio:.4f}"
+        for name, cases in ratios.items()
+        for case, ratio in cases.items()
+        if ratio < LEAST_RATIOS[case.split()[0].rstrip(",")]
+    ]
+
+
+def show(speeds: Speeds) -> None:
+    """Prints one line a case, with a column for each cost model."""
+    names = list(speeds)
+    print(f"{'':<48}", *(f"{name:>14}" for name in names))
+    for case in next(iter(speeds.values())):
+        print(f"{case:<48}", *(f"{speeds[name][case]:>14.4f}" for name in names))
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", type=Path, default=TRACE)
+    parser.add_argument("--costs", type=Path, nargs="+", default=COSTS)
+    parser.add_argument("--streams", default="1,2,4")
+    parser.add_argument("--baseline", type=Path)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    trace = read_trace(options.trace)
+    streams = [int(number) for number in options.streams.split(",")]
+    speeds = {path.stem: dict(measure(trace, read_costs(path), streams)) for path in options.costs}
+    if options.output is not None:
+        options.output.write_text(json.dumps(speeds, indent=2) + "\n")
+    if options.baseline is None:
+        show(speeds)
+        return
+    before: Speeds = json.loads(options.baseline.read_text())
+    ratios = {
+        name: {case: speed / before[name][case] for case, speed in cases.items()} for name, cases in speeds.items()
+    }
+    show(ratios)
+    if found := faults(ratios):
+        print("too slow: " + "; ".join(found), file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
