@@ -39,6 +39,17 @@ def test_generate_prints_what_the_engine_says(paceline: RunCommand, tiny_pair: T
     assert result.stdout == f"{expected}\n"
 
 
+def test_generate_takes_its_model_from_settings(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
+    options = ("--raw", "--max-tokens", 12)
+    expected = paceline("generate", tiny_pair.target, "abcd", *options).stdout
+    assert paceline("generate", "--model-path", tiny_pair.target, "abcd", *options).stdout == expected
+    (tmp_path / "paceline.yaml").write_text(f"model: {tiny_pair.target}\n")
+    assert paceline("generate", "abcd", *options).stdout == expected
+    without = paceline("generate", *options)
+    assert without.returncode == 2
+    assert "there is no prompt" in without.stderr
+
+
 def test_generate_is_the_same_with_and_without_drafts(paceline: RunCommand, tiny_pair: TinyPair) -> None:
     sampling = ("--max-tokens", 24, "--temperature", 0.8, "--top-p", 0.95, "--seed", 3)
     plain = paceline("generate", tiny_pair.target, "tell me", "--drafters", "none", *sampling)
@@ -90,6 +101,8 @@ def test_models_are_pulled_listed_and_removed(paceline: RunCommand, tiny_pair: T
         (("generate", "./absent.gguf", "x"), 2, "there is no such file"),
         (("generate", "qwen2.5-coder-1.5b", "x", "--offline"), 2, "offline mode forbids"),
         (("serve",), 2, "model is missing"),
+        (("generate",), 2, "model is missing"),
+        (("generate", "x"), 2, "model is missing"),
         (("serve", "x", "--port", "70000"), 2, "port cannot be 70000"),
         (("serve", "x", "--drafters", "oracle"), 2, "there is no drafter named 'oracle'"),
         (("chat", "x", "--config", "absent.yaml"), 2, "settings file absent.yaml does not exist"),
@@ -107,7 +120,7 @@ def test_a_wrong_use_is_one_line_on_stderr(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("frobnicate",), ("serve", "--no-such-flag"), ("generate",), ("generate", "m", "p", "--top-p", "7")]
+    "arguments", [("frobnicate",), ("serve", "--no-such-flag"), ("generate", "m", "p", "--top-p", "7")]
 )
 def test_a_wrong_flag_exits_with_2(arguments: tuple[str, ...], paceline: RunCommand) -> None:
     result = paceline(*arguments)

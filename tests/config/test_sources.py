@@ -109,6 +109,29 @@ def test_flags_and_guides_names_are_understood_in_the_environment(monkeypatch: p
         load_settings({"model": "tiny"})
 
 
+def test_what_kubernetes_says_of_a_service_called_paceline_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8000_TCP", "PORT_8000_TCP_ADDR"):
+        monkeypatch.setenv(f"PACELINE_{variable}", "10.0.0.1")
+    monkeypatch.setenv("PACELINE_PORT", "tcp://10.96.0.12:8000")
+    assert load_settings({"model": "tiny"}).server.port == 8000
+
+
+def test_a_date_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text("model: 2024-13-01\n")
+    assert load_settings({}).engine.model == "2024-13-01"
+
+
+@pytest.mark.parametrize(
+    "text", ["hub_token: [s3cret]\n", "hub_token: 53cre7\n", 'hub_token: "s3cret\n', "hub_token: {s3cret: 1}\n"]
+)
+def test_no_message_repeats_a_secret(text: str, tmp_path: Path) -> None:
+    (tmp_path / "paceline.yaml").write_text(f"model: tiny\n{text}")
+    with pytest.raises(ConfigError) as caught:
+        load_settings({})
+    assert "s3cret" not in str(caught.value)
+    assert "53cre7" not in str(caught.value)
+
+
 def test_drafters_may_be_a_list_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("model: tiny\ndrafters: [draft-model]\n")
     assert load_settings({}, file=Path("other.yaml")).engine.drafters == ("draft-model",)
@@ -136,7 +159,7 @@ def test_an_unknown_key_in_the_file_fails(tmp_path: Path) -> None:
         load_settings({})
 
 
-@pytest.mark.parametrize("text", ["model: [", "- a\n- b\n", "\x00"])
+@pytest.mark.parametrize("text", ["model: [", "- a\n- b\n", "\x00", "port: !!int x\n", f"model: {'[' * 3000}"])
 def test_a_malformed_file_fails(text: str, tmp_path: Path) -> None:
     (tmp_path / "paceline.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"paceline\.yaml"):
@@ -265,7 +288,12 @@ def test_all_faults_are_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_secret_is_given_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     monkeypatch.setenv("MY_TOKEN", "from-environment")
-    for reference, value in (("file:token", "s3cret"), ("env:MY_TOKEN", "from-environment")):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for reference, value in (
+        ("file:token", "s3cret"),
+        ("file:~/token", "s3cret"),
+        ("env:MY_TOKEN", "from-environment"),
+    ):
         settings = load_settings({"model": "tiny", "hub_token": reference})
         assert settings.engine.read_hub_token() == value
         assert value not in settings.engine.model_dump_json() + repr(settings)

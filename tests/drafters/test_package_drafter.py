@@ -88,6 +88,19 @@ FAULTS: dict[str, Callable[[Proposals], Any]] = {
     "negative tokens": lambda proposals: changed(proposals, token_ids=(-1,), parents=(None,), confidences=(1.0,)),
     "no tree": lambda proposals: changed(proposals, token_ids=(1, 2), parents=(1, None), confidences=(1.0, 1.0)),
     "no confidences": lambda proposals: changed(proposals, confidences=()),
+    "confidences above 1": lambda proposals: Proposals(
+        [Draft((1, 2, 3, 4), (None, 0, None, 2), (0.5, 1.0000001, 0.4, 0.1), "echo")] * len(proposals.drafts)
+    ),
+    "negative confidences": lambda proposals: changed(proposals, token_ids=(1,), parents=(None,), confidences=(-0.1,)),
+    "confidences that are no numbers": lambda proposals: changed(
+        proposals, token_ids=(1,), parents=(None,), confidences=("0.5",)
+    ),
+    "tokens that are no integers": lambda proposals: changed(
+        proposals, token_ids=(float("nan"),), parents=(None,), confidences=(0.5,)
+    ),
+    "parents that are no integers": lambda proposals: changed(
+        proposals, token_ids=(1, 2), parents=(None, 0.0), confidences=(0.5, 0.5)
+    ),
     "another name": lambda proposals: changed(proposals, drafter="other"),
 }
 

@@ -142,3 +142,30 @@ def test_a_constraint_that_nobody_understands_is_refused(engines, kind, source):
         engine.add(wanted)
     assert caught.value.param == "constraint"
     assert not engine.has_unfinished
+
+
+class FailingGroups(DigitGroups):
+    """Fails to fill masks that are asked for while `is_broken`."""
+
+    is_broken = False
+
+    def fill(self, masks, queries):
+        super().fill(masks, queries)
+        if self.is_broken:
+            raise ValueError("no masks today")
+
+
+def test_a_constraint_that_fails_ends_only_the_sequences_that_carry_it(engines, caplog):
+    kind = FailingGroups()
+    engine = engines.make(constraints={"digit-groups": kind, "others": DigitGroups()})
+    sampling = SAMPLINGS["greedy"]
+    expected = plain_answers(engines, sampling)["3"]
+    other = structs.replace(constrained("other", sampling), constraint=Constraint(kind="others", source="3"))
+    engine.add(constrained("failing", sampling))
+    engine.add(other)
+    engine.step()
+    kind.is_broken = True
+    found = run(engine)
+    assert found["failing"][-1].finish_reason == "error"
+    assert token_ids(found["other"])[-5:] == list(expected[0])[-5:]
+    assert "no masks today" in caplog.text

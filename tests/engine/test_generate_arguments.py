@@ -123,3 +123,21 @@ def test_requests_of_generate_do_not_meet_those_added_under_any_name(engines):
     outputs = run(engine)
     assert sorted(outputs) == [f"local-{number}" for number in range(4)]
     assert all(token_ids(own) == alone for own in outputs.values())
+
+
+def test_parameters_of_another_kind_are_refused(engines):
+    engine = engines.make()
+    for wrong in ([GREEDY], {"temperature": 0.0}, "greedy"):
+        with pytest.raises(InvalidRequestError, match="a SamplingParams is wanted, not an object of type"):
+            engine.generate([[5]], wrong)
+    with pytest.raises(InvalidRequestError, match="a SpeculationParams is wanted, not an object of type str"):
+        engine.generate([[5]], GREEDY, "off")
+    with pytest.raises(InvalidRequestError, match="stop: expected `str`, got `bytes`"):
+        engine.generate([[5]], SamplingParams(stop=(b"while",)))  # type: ignore[arg-type]
+
+
+def test_a_tenant_that_is_no_text_is_refused_and_spoils_nothing(engines):
+    engine = engines.make()
+    with pytest.raises(InvalidRequestError, match="which is no text of Unicode"):
+        engine.add(Request(request_id="bad", prompt_token_ids=[1, 2], tenant="\ud800"))
+    assert len(engine.generate([[5]], GREEDY)[0].token_ids) > 0

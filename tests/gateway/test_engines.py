@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.config import EngineConfig
+from paceline.checkpoint import ResolvedModel
+from paceline.config import EngineConfig, ServerConfig
+from paceline.core.errors import UsageError
+from paceline.gateway.engines.process.start import create_replicas
+from paceline.observability import StatusBoard
 from tests.gateway.server_process import PATIENCE_S, ServerProcess, is_alive, wait_until
 
 MESSAGES = [{"role": "user", "content": "the front of the line"}]
@@ -83,3 +89,23 @@ def test_the_reference_backend_serves_a_chat(
         )
         assert drafted == plain != ""
         assert by_engine(process, "paceline_spec_decode_num_accepted_tokens_total")["0"] > 0
+
+
+def test_an_engine_starts_again_though_its_sockets_folder_is_gone(two_engines: ServerProcess) -> None:
+    expected = chat(two_engines.url)
+    before = process_ids(two_engines)["1"]
+    for folder in two_engines.temporary_dir.glob("paceline-*"):
+        shutil.rmtree(folder)
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: process_ids(two_engines)["1"] != before, "it is started again")
+    wait_until(lambda: by_engine(two_engines, "paceline_engine_up")["1"] == 1, "it is ready")
+    assert {chat(two_engines.url) for _ in range(4)} == {expected}
+
+
+@pytest.mark.parametrize("other", [{"path": "b.gguf"}, {"kv_cache_type": "q8"}, {"backend": "reference"}])
+def test_engines_of_one_name_that_would_say_different_texts_are_refused(other: dict[str, str], tmp_path: Path) -> None:
+    def engine(path: str = "a.gguf", **settings: str) -> tuple[EngineConfig, ResolvedModel]:
+        return EngineConfig(model=path, **settings), ResolvedModel("x", tmp_path / path)
+
+    with pytest.raises(UsageError, match="engines that are called 'x' differ in model, backend"):
+        create_replicas([engine(), engine(**other)], ServerConfig(), StatusBoard(), tmp_path)

@@ -103,6 +103,8 @@ def test_a_tenant_is_a_hash_of_the_key_whatever_header_brings_it() -> None:
     for same in [("Bearer a", None), ("bearer  a", None), (None, "a"), ("", "a"), ("Bearer a", "b")]:
         assert principal_of(*same).tenant == tenants[0]
     assert principal_of(None, None) == principal_of("", "") == principal_of("Bearer ", None) == Principal("")
+    assert principal_of("Bearer", None) == principal_of("Bearer", "") == Principal("")
+    assert principal_of("Bearer", "a") == principal_of("bearer  ", "a") == principal_of("Bearer a", "b")
     assert principal_of("Bearer a", None).role is Role.USE
 
 

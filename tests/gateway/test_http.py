@@ -290,3 +290,25 @@ def test_the_documented_schema_is_whole(http: httpx.Client) -> None:
     assert "messages" in schemas["ChatCompletionRequest"]["properties"]
     references = {part.split('"')[0] for part in http.get("/openapi.json").text.split('"#/components/schemas/')[1:]}
     assert references <= set(schemas)
+
+
+def test_hostile_bodies_are_refused_for_their_first_fault(http: httpx.Client) -> None:
+    many = http.post("/v1/chat/completions", content=b'{"messages":[' + b"0," * 300_000 + b"0]}")
+    assert many.status_code == 400
+    assert many.json()["error"]["param"] == "messages[0]"
+    keys = b",".join(b'"k%d":0' % number for number in range(100_000))
+    unknown = http.post("/v1/completions", content=b'{"prompt":"a",' + keys + b"}")
+    assert unknown.status_code == 400
+    assert unknown.json()["error"] == {
+        "message": "k0 is not a field of this request: remove it or correct its name",
+        "type": "invalid_request_error",
+        "param": "k0",
+        "code": "unknown_parameter",
+    }
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/metrics"])
+def test_a_wrong_method_is_told_all_right_ones(path: str, http: httpx.Client) -> None:
+    response = http.post(path)
+    assert response.status_code == 405
+    assert {*response.headers["allow"].split(", ")} == {"GET", "HEAD"}

@@ -228,9 +228,14 @@ def resolve_model(
     return store.resolve(name_or_path, is_offline=is_offline, progress=progress)
 
 
-def pull(reference: str, *, progress: ProgressListener | None = None) -> InstalledModel:
+def pull(
+    reference: str,
+    *,
+    read_hub_token: Callable[[], str | None] = lambda: None,
+    progress: ProgressListener | None = None,
+) -> InstalledModel:
     """`ModelStore.pull` into the user's cache."""
-    return _user_store().pull(reference, progress=progress)
+    return replace(_user_store(), read_hub_token=read_hub_token).pull(reference, progress=progress)
 
 
 def list_models() -> list[InstalledModel]:

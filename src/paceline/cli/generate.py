@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from paceline.config import Settings
     from paceline.core import Output
 
-PromptArgument = Annotated[str, typer.Argument(callback=is_text, help="The prompt; - reads it from standard input.")]
+PromptArgument = Annotated[
+    str | None, typer.Argument(callback=is_text, help="The prompt; - reads it from standard input.", show_default=False)
+]
 RawOption = Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat template.")]
 ShowDraftsOption = Annotated[
     bool, typer.Option("--show-drafts", help="Colour accepted draft tokens; print what drafts did.")
@@ -36,7 +38,7 @@ ShowDraftsOption = Annotated[
 @takes_settings(model_options, draft_options, limit_options)
 def generate(
     settings: Settings,
-    prompt: PromptArgument,
+    prompt: PromptArgument = None,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     top_p: TopPOption = 1.0,
@@ -48,7 +50,7 @@ def generate(
     is_raw: RawOption = False,
     is_showing_drafts: ShowDraftsOption = False,
 ) -> None:
-    """Answer one prompt; greedy unless a temperature is given."""
+    """Answer one prompt; greedy unless a temperature is given. MODEL may be left out where the settings name it."""
     from rich.console import Console
 
     from paceline.cli.answer import DraftColours, PlainText, print_answer
@@ -59,6 +61,8 @@ def generate(
     from paceline.engine import Engine
     from paceline.engine.assembly import load_parts, open_pair
 
+    if prompt is None:
+        raise UsageError("there is no prompt: give it as the last argument, or - to read it from standard input")
     if is_raw and system is not None:
         raise UsageError("--system is part of a chat, and --raw leaves the chat template out; drop one of them")
     text = read_text(prompt)

@@ -6,6 +6,7 @@ one line on stderr. Commands import what they run only when they run, so that `-
 
 from __future__ import annotations
 
+import errno
 import sys
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -46,6 +47,11 @@ class ReportingGroup(TyperGroup):
         except PacelineError as error:
             print_error(error)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            print_error(PacelineError(f"the output cannot be written: {error.strerror}"))
+            raise typer.Exit(1) from error
         except KeyboardInterrupt:
             typer.echo(err=True)
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from None

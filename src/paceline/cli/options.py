@@ -210,6 +210,8 @@ def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Calla
             from paceline.config import load_settings
 
             flags: dict[str, object] = {}
+            if arguments.get("prompt", "") is None:  # a single word is the prompt, whose model is set elsewhere
+                arguments["prompt"], arguments["model"] = arguments["model"], None
             for group in groups:
                 flags |= group(**{name: arguments.pop(name) for name in _parameters(group)})
             command(load_settings(flags, file=arguments.pop("config")), **arguments)

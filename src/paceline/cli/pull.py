@@ -12,10 +12,12 @@ ModelArgument = Annotated[
 
 
 def pull(model: ModelArgument) -> None:
-    """Get a model; what is there already costs nothing."""
+    """Get a model; what is there already costs nothing. The setting hub_token says where the hub's token is."""
     from paceline import checkpoint
     from paceline.cli.progress import PullProgress
+    from paceline.config import load_settings
 
+    engine = load_settings({"model": model}).engine
     with PullProgress() as progress:
-        installed = checkpoint.pull(model, progress=progress)
+        installed = checkpoint.pull(model, read_hub_token=engine.read_hub_token, progress=progress)
     typer.echo(f"{installed.name}: {installed.path}")

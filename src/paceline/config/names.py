@@ -46,6 +46,9 @@ COORDINATION: Mapping[str, str] = MappingProxyType(
 
 SETTINGS = frozenset(name for names in SECTIONS.values() for name in names)
 
+SECRETS = frozenset({"hub_token"})
+"""Settings whose values no message repeats."""
+
 
 def setting_named(key: str, place: str = "") -> str:
     """Returns the setting that a key means, by its own name or another.

@@ -14,15 +14,11 @@ from paceline.core.errors import ConfigError
 _ENVIRONMENT, _FILE = "env:", "file:"
 
 
-class SecretInTheOpenError(ValueError):
-    """A setting has a secret itself; the message does not repeat it."""
-
-
 def _check_reference(value: str) -> str:
     for prefix in (_ENVIRONMENT, _FILE):
         if value.startswith(prefix) and value != prefix:
             return value
-    raise SecretInTheOpenError("say where the secret is, as env:NAME or file:PATH")
+    raise ValueError("it says not where the secret is, as env:NAME or file:PATH")
 
 
 SecretReference = Annotated[str, AfterValidator(_check_reference)]
@@ -38,8 +34,9 @@ def read_secret(reference: str) -> str:
         return value
     path = Path(reference.removeprefix(_FILE))
     try:
+        path = path.expanduser()
         value = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"the file {path} cannot be read ({cause})") from error
     if not value:

@@ -13,6 +13,7 @@ from paceline.config.names import COORDINATION, MODE, SECTIONS, setting_named
 from paceline.core.errors import ConfigError
 
 _BOOL = "tag:yaml.org,2002:bool"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _TRUTH_VALUE = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
 
 
@@ -26,10 +27,11 @@ class FileValue:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads as YAML 1.2 does: only true and false are truth values, so that `off` and `no` stay words."""
+    """Reads as YAML 1.2 does: only true and false are truth values, so that `off` and `no` stay words, and a date is a
+    text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - declared so by the base class
-        first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers]
+        first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -42,10 +44,10 @@ def read_settings_file(path: Path) -> dict[str, FileValue]:
     """
     try:
         found = list(_entries(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read settings from {path}: {' '.join(str(error).split())}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read settings from {path}: {_reason_of(error)}") from error
     values: dict[str, FileValue] = {}
     for name, value in found:
         if name in values:
@@ -53,6 +55,16 @@ def read_settings_file(path: Path) -> dict[str, FileValue]:
             raise ConfigError(f"{path}: {places} are the same setting: remove one of them")
         values[name] = value
     return values
+
+
+def _reason_of(error: Exception) -> str:
+    """What is wrong, and in which line; never what stands there, which may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        return f"{place}{error.problem}"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return f"it is no YAML of settings ({type(error).__name__})"
 
 
 def _entries(text: str) -> Iterator[tuple[str, FileValue]]:

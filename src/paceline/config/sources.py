@@ -7,17 +7,17 @@ names in capitals after `PACELINE_`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from paceline.config.names import SETTINGS, setting_named
+from paceline.config.names import SECRETS, SETTINGS, setting_named
 from paceline.config.schema import EngineConfig, ServerConfig
-from paceline.config.secrets import SecretInTheOpenError
 from paceline.config.settings_file import read_settings_file
 from paceline.core.errors import ConfigError
 
@@ -25,6 +25,9 @@ DEFAULT_FILE = Path("paceline.yaml")
 ENVIRONMENT_PREFIX = "PACELINE_"
 OTHER_VARIABLES = frozenset({"PACELINE_CACHE_DIR", "PACELINE_ISA"})
 """Variables with the prefix that are read elsewhere: the model cache's folder and the native core's instruction set."""
+
+_OF_A_SERVICE = re.compile(r"PACELINE_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+"""What Kubernetes gives every pod beside a service that is called paceline; `PACELINE_PORT=tcp://...` is one too."""
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 
@@ -89,6 +92,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
             continue
+        if _OF_A_SERVICE.fullmatch(variable) or (variable == "PACELINE_PORT" and "://" in value):
+            continue
         if variable != variable.upper():
             raise ConfigError(f"the environment variable {variable} is not a setting: write it in capitals or unset it")
         name = setting_named(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), f"the environment variable {variable}")
@@ -111,10 +116,9 @@ def _describe(fault: ErrorDetails, given: Mapping[str, _Given]) -> str:
     name = str(fault["loc"][0])
     if fault["type"] == "missing":
         return f"{name} is missing: give it as an argument, in {DEFAULT_FILE} or as {ENVIRONMENT_PREFIX}{name.upper()}"
-    cause: Any = fault.get("ctx", {}).get("error")
     origin = given[name].origin
     place = "" if origin == COMMAND_LINE else f" ({origin})"
-    if isinstance(cause, SecretInTheOpenError):
-        return f"{name} cannot be given in the open{place}: {cause}"
+    if name in SECRETS:
+        return f"{name} cannot be given in the open{place}: say where the secret is, as env:NAME or file:PATH"
     message = fault["msg"]
     return f"{name} cannot be {given[name].value!r}{place}: {message[:1].lower()}{message[1:]}"

@@ -107,9 +107,15 @@ class Draft:
 
     @property
     def is_tree(self) -> bool:
-        """Whether each node has a confidence and a parent that comes before it."""
+        """Whether each node has a confidence from 0 to 1 and a parent that comes before it."""
         sizes = {len(self.token_ids), len(self.parents), len(self.confidences)}
-        return len(sizes) == 1 and all(parent is None or 0 <= parent < i for i, parent in enumerate(self.parents))
+        return (
+            len(sizes) == 1
+            and all(0.0 <= confidence <= 1.0 for confidence in self.confidences)
+            and all(
+                parent is None or (isinstance(parent, int) and 0 <= parent < i) for i, parent in enumerate(self.parents)
+            )
+        )
 
     def path_to(self, node: int) -> list[int]:
         """Node indices from the child of the root down to `node`, inclusive."""

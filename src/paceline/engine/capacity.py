@@ -52,7 +52,12 @@ def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int
         needed = blocks_per_sequence * block_size_bytes
         source = "kv_cache_size_bytes allows" if config.kv_cache_size_bytes else "free memory allows"
         raise InsufficientMemoryError(
-            f"the KV cache of one sequence of {context_size} tokens needs {needed / _MIB:.0f} MiB, but {source} "
-            f"{limit_bytes / _MIB:.0f} MiB; choose a smaller --context-window-size"
+            f"the KV cache of one sequence of {context_size} tokens needs {_mib(needed)}, but {source} "
+            f"{_mib(limit_bytes)}; choose a smaller --context-window-size"
         )
     return num_blocks
+
+
+def _mib(num_bytes: int) -> str:
+    size = num_bytes / _MIB
+    return f"{size:.0f} MiB" if size >= 1 else f"{size:.2g} MiB"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Integral
 
 from paceline.controller import Offer
 from paceline.core import Draft, Plan, Sequence, Verdict
@@ -128,10 +129,10 @@ class DrafterGroup:
         for draft in drafts:
             if not draft.token_ids:
                 continue
-            if min(draft.token_ids) < 0 or max(draft.token_ids) >= self._vocab_size:
+            if not all(_is_integer(token_id) and 0 <= token_id < self._vocab_size for token_id in draft.token_ids):
                 raise ValueError(f"it drafted a token that is not one of the target's {self._vocab_size}")
             if draft.drafter != drafter.name or not draft.is_tree:
-                raise ValueError("its draft bears another name, or is no tree with a confidence for each token")
+                raise ValueError("its draft bears another name, or is no tree with confidences from 0 to 1")
 
     def _guard(self, drafter: Drafter, call: Callable[[], None]) -> None:
         try:
@@ -139,6 +140,10 @@ class DrafterGroup:
         except Exception:
             _logger.exception("drafter %s failed and is switched off", drafter.name)
             del self._drafters[drafter.name]
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int or isinstance(value, Integral)
 
 
 def _exchange(drafter: Drafter, gone: list[Sequence], new: list[Sequence]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.gateway.engines.replica import Replica
-from paceline.gateway.errors import UnknownModelError
+from paceline.gateway.errors import ServiceError, UnknownModelError
 
 DEFAULT_MODEL = "default"
 
@@ -38,15 +38,18 @@ class Pool:
         """Whether any replica would answer a call at once."""
         return any(replica.is_ready for replica in self.replicas)
 
-    def choose(self, model: str | None) -> Replica:
+    async def choose(self, model: str | None) -> Replica:
         """Returns the replica that gets the next call for this model (None: the default one).
 
         It is the one with the least outstanding requests among those that are ready, and of equal ones the one that got
-        the fewest calls. Raises UnknownModelError.
+        the fewest calls. Where none is ready it waits for the first that is. Raises UnknownModelError and what
+        `Replica.wait_open` raises.
         """
+        serving = self._serving(model)
+        if not any(replica.is_ready for replica in serving):
+            await _first_open(serving)
         chosen = min(
-            self._serving(model),
-            key=lambda replica: (not replica.is_ready, replica.num_outstanding, self._num_calls[replica]),
+            serving, key=lambda replica: (not replica.is_ready, replica.num_outstanding, self._num_calls[replica])
         )
         self._num_calls[chosen] += 1
         return chosen
@@ -92,3 +95,21 @@ class Pool:
         if not found:
             raise UnknownModelError(wanted, self.default_model)
         return found
+
+
+async def _first_open(replicas: Sequence[Replica]) -> None:
+    """Returns when any of the replicas takes calls; raises the last error where none will."""
+    waiting = [asyncio.ensure_future(replica.wait_open()) for replica in replicas]
+    try:
+        for number, opening in enumerate(asyncio.as_completed(waiting), 1):
+            try:
+                await opening
+            except ServiceError:
+                if number == len(waiting):
+                    raise
+            else:
+                return
+    finally:
+        for opening in waiting:
+            opening.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 
 _DIGEST_SIZE_BYTES = 16
-_BEARER = "bearer "
+_BEARER = "bearer"
 
 
 class Role(enum.StrEnum):
@@ -29,12 +29,11 @@ class Principal:
 def principal_of(authorization: str | None, api_key: str | None) -> Principal:
     """Returns the caller with these values of the headers `Authorization` and `x-api-key`.
 
-    The same key means the same tenant in either header. With both, `Authorization` counts.
+    The same key means the same tenant in either header. With both, `Authorization` counts, unless its key is empty.
     """
-    credentials = authorization or api_key or ""
-    if credentials[: len(_BEARER)].lower() == _BEARER:
-        credentials = credentials[len(_BEARER) :].strip()
-    return Principal(_tenant_of(credentials))
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    key = token.strip() if scheme.lower() == _BEARER else authorization
+    return Principal(_tenant_of(key or api_key or ""))
 
 
 def _tenant_of(key: str) -> str:

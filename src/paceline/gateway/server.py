@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import tempfile
@@ -36,6 +37,7 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
     engine's own error where it cannot start.
     """
     configure_logging(server_config.log_format)
+    _raise_file_limit()
     with open_listener(server_config.host, server_config.port) as listener:
         engines = [(config, _resolve(config)) for config in engine_configs]
         asyncio.run(_Server(engines, server_config, listener).run())
@@ -43,6 +45,13 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
 
 def _resolve(config: EngineConfig) -> ResolvedModel:
     return resolve_model(config.model, is_offline=config.is_offline, read_hub_token=config.read_hub_token)
+
+
+def _raise_file_limit() -> None:
+    """Allows as many open connections as the system lets this process have; the usual limit of 1,024 is soon full."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _HttpServer(uvicorn.Server):

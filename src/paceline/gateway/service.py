@@ -22,6 +22,6 @@ class GenerationService:
         The replica checks what depends on the model, renders and tokenizes, and keeps the call in its queue. Raises
         InvalidRequestError for a call that cannot be honoured, ServiceError for one that is not answered now.
         """
-        replica = self.pool.choose(call.model)
         check_speculation(call.speculation, self._drafter_names)
+        replica = await self.pool.choose(call.model)
         return await replica.begin(call)

@@ -6,6 +6,7 @@ any continuation which tokens may follow, and knows which tokens must. Kinds are
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -18,6 +19,8 @@ from paceline.sampling.sampler import UInt32Array
 from paceline.tokenizer import Tokenizer
 
 _BITS = 32
+
+_logger = logging.getLogger(__name__)
 
 
 class ConstraintState(Protocol):
@@ -92,7 +95,8 @@ def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, 
     """Returns the masks for these places: each has a sequence's constraint, if it has one, and the drafted tokens that
     follow its output there.
 
-    Each kind of constraint is asked once for all of its rows.
+    Each kind of constraint is asked once for all of its rows. Where it raises, no token is allowed in them, which ends
+    their sequences with an error and no others.
     """
     if all(constraint is None for constraint, _ in places):
         return Masks([None] * len(places), None)
@@ -108,5 +112,9 @@ def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, 
             num_masks += 1
     bits = np.zeros((num_masks, -(-vocab_size // _BITS)), np.uint32)
     for key, own in queries.items():
-        kinds[key].fill(bits, own)
+        try:
+            kinds[key].fill(bits, own)
+        except Exception:
+            _logger.exception("a constraint failed; the sequences that carry it end with an error")
+            bits[[query.mask_row for query in own]] = 0
     return Masks(rows, bits)

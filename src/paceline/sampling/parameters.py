@@ -62,18 +62,29 @@ def check_range(name: str, value: float | None, allowed: Range) -> None:
         )
 
 
-def normalize(params: Params) -> Params:
+def check_text(name: str, value: str) -> None:
+    """Raises InvalidRequestError for anything but a text that UTF-8 can encode."""
+    try:
+        value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidRequestError(f"{name} is {value!r}, which is no text of Unicode characters", name) from None
+
+
+def normalize(params: object, kind: type[Params]) -> Params:
     """Returns the parameters with every field in its declared type, so that `"off"` becomes the mode of that name.
 
     Objects that a program makes may hold anything; numbers of numpy and lists in place of tuples are understood. Raises
     InvalidRequestError, which names the field, for everything else.
     """
+    if not isinstance(params, kind):
+        raise InvalidRequestError(f"a {kind.__name__} is wanted, not an object of type {type(params).__name__}")
     for name in params.__struct_fields__:
         value = getattr(params, name)
         if isinstance(value, str) and name in ("stop", "drafters"):  # else each character would count as a text
             raise InvalidRequestError(f"{name} is a single text; pass a tuple of texts, ({value!r},) for one", name)
     try:
-        return msgspec.convert(msgspec.to_builtins(params, enc_hook=_plain_number), type(params))
+        builtins = msgspec.to_builtins(params, enc_hook=_plain_number, builtin_types=(bytes, bytearray))
+        return msgspec.convert(builtins, type(params))
     except (msgspec.ValidationError, TypeError) as error:
         message, _, place = str(error).partition(" - at ")
         found = _FIELD.search(place)

@@ -11,7 +11,14 @@ from msgspec import structs
 
 from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
-from paceline.sampling.parameters import RANGES, check_range, check_sampling_params, check_token_ids, normalize
+from paceline.sampling.parameters import (
+    RANGES,
+    check_range,
+    check_sampling_params,
+    check_text,
+    check_token_ids,
+    normalize,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,9 @@ def check_request(request: Request, limits: RequestLimits) -> Request:
 
     Raises InvalidRequestError for a value that cannot be honoured, ContextOverflowError for a prompt that is too long.
     """
-    sampling, speculation = normalize(request.sampling), normalize(request.speculation)
+    sampling = normalize(request.sampling, SamplingParams)
+    speculation = normalize(request.speculation, SpeculationParams)
+    check_text("tenant", request.tenant)
     if not request.prompt_token_ids:
         raise InvalidRequestError("the prompt is empty; send at least one token", "prompt", "empty_prompt")
     check_token_ids(request.prompt_token_ids, "prompt", limits.vocab_size)

@@ -41,6 +41,11 @@ class Replica(Protocol):
         """
         ...
 
+    async def wait_open(self) -> None:
+        """Returns when a call would be taken; raises ServiceError where that takes too long, too many wait, or the
+        server ends."""
+        ...
+
     async def run(self) -> None:
         """Keeps the engine running until it is cancelled; raises where it cannot be started the first time."""
         ...

@@ -67,8 +67,8 @@ def get(routes: APIRouter, path: str, *error_statuses: int) -> Callable[[Handler
     """Returns a decorator that makes a function answer GET, which is documented, and HEAD."""
 
     def register(handler: Handler) -> Handler:
-        routes.head(path, include_in_schema=False)(handler)
-        return routes.get(path, responses=error_responses(*error_statuses))(handler)
+        routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(handler)
+        return routes.get(path, responses=error_responses(*error_statuses))(handler)  # for the document
 
     return register
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.http.event_stream import Chunk, Chunks, EventStream
 from paceline.gateway.openai.generation_call import Arrival, chat_call
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
-from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
+from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of, whole_response
 from paceline.gateway.service import GenerationService
 
 
@@ -23,8 +23,7 @@ async def create_chat_completion(service: GenerationService, body: ChatCompletio
     if body.stream:
         return await EventStream.begin(_chunks(answer, body))
     await answer.complete()
-    choices = [_response_choice(choice) for choice in answer.choices]
-    return JSONResponse({**envelope_of(answer, "chat.completion"), "choices": choices, **totals_of(answer)})
+    return await whole_response(answer, "chat.completion", _response_choice)
 
 
 def _response_choice(choice: Choice) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.http.event_stream import Chunks, EventStream
 from paceline.gateway.openai.generation_call import Arrival, completion_call
 from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
-from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
+from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of, whole_response
 from paceline.gateway.service import GenerationService
 
 
@@ -22,8 +22,7 @@ async def create_completion(service: GenerationService, body: CompletionRequest,
     if body.stream:
         return await EventStream.begin(_chunks(answer, body))
     await answer.complete()
-    choices = [_response_choice(choice) for choice in answer.choices]
-    return JSONResponse({**envelope_of(answer, "text_completion"), "choices": choices, **totals_of(answer)})
+    return await whole_response(answer, "text_completion", _response_choice)
 
 
 def _response_choice(choice: Choice) -> dict[str, Any]:

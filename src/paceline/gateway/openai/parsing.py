@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,12 +24,13 @@ def parse_body(schema: type[Body], data: bytes) -> Body:
 
 def _as_request_error(fault: ErrorDetails) -> InvalidRequestError:
     context = fault.get("ctx", {})
-    param = context.get("param") or _path(fault["loc"])
+    location = (*fault["loc"], context["field"]) if "field" in context else fault["loc"]
+    param = context.get("param") or _path(location)
     reason = fault["msg"][:1].lower() + fault["msg"][1:]
     match fault["type"]:
         case "json_invalid":
             return InvalidRequestError(f"the request body is not valid json: {context.get('error', reason)}")
-        case "extra_forbidden":
+        case "unknown_parameter":
             message = f"{param} is not a field of this request: remove it or correct its name"
             return InvalidRequestError(message, param, "unknown_parameter")
         case "missing":
@@ -53,5 +55,5 @@ def _path(location: tuple[int | str, ...]) -> str | None:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = reprlib.repr(value) if isinstance(value, list | dict) else repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

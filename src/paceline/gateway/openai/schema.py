@@ -32,8 +32,26 @@ MAX_STOP_TOKENS = 1024
 _RESERVED_TEMPLATE_NAMES = frozenset({"messages", "self", "tools"})
 
 
+def _additional_properties_are_refused(schema: dict[str, Any]) -> None:
+    schema["additionalProperties"] = False
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    """Refuses unknown fields by hand: pydantic would make an error of each, which takes minutes for a hostile body."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        json_schema_extra=_additional_properties_are_refused,
+    )
+
+    @model_validator(mode="after")
+    def _refuse_unknown_fields(self) -> Self:
+        for name in self.model_extra or ():
+            raise PydanticCustomError("unknown_parameter", "remove it or correct its name", {"field": name})
+        return self
 
 
 class StreamOptions(_Strict):
@@ -59,7 +77,7 @@ class SpeculationOptions(_Strict):
 
     mode: Literal["auto", "off"] = "auto"
     max_window: Count | None = None
-    drafters: list[str] | None = None
+    drafters: list[str] | None = Field(default=None, fail_fast=True)
 
     @property
     def speculation_mode(self) -> SpeculationMode:
@@ -88,7 +106,7 @@ class GenerationFields(_Strict):
     min_p: float | None = within("min_p")
     repetition_penalty: float | None = within("repetition_penalty")
     min_tokens: Count | None = None
-    stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS)
+    stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS, fail_fast=True)
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     # Paceline's
@@ -162,7 +180,7 @@ class ChatMessage(_Strict):
 class ChatCompletionRequest(GenerationFields):
     """The body of POST /v1/chat/completions."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: PositiveCount | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)

@@ -74,7 +74,7 @@ class EngineClient:
         Raises EngineStartingError after the timeout, ShuttingDownError where the server ends, and QueueFullError where
         too many wait.
         """
-        if not self._ready.is_set() and not self._is_closed:
+        while not self._ready.is_set() and not self._is_closed:  # an engine may end before its waiters go on
             await self._wait_for_engine()
         if self._is_closed or self._model is None:
             raise ShuttingDownError

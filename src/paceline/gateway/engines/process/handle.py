@@ -50,6 +50,7 @@ class EngineHandle:
         `Ready`."""
         socket = context.socket(zmq.DEALER)
         try:
+            address.parent.mkdir(mode=0o700, exist_ok=True)  # a cleaner of temporary files may have removed it
             socket.setsockopt(zmq.LINGER, 0)
             socket.set_hwm(0)
             socket.bind(f"ipc://{address}")
@@ -122,9 +123,13 @@ class EngineHandle:
 
 
 async def _spawn() -> asyncio.subprocess.Process:
-    """Starts the module with SIGINT blocked: Ctrl-C reaches the whole group, and the parent alone decides."""
+    """Starts the module with SIGINT blocked: Ctrl-C reaches the whole group, and the parent alone decides.
+
+    Several may start at once, so whoever blocked the signal, and nobody else, unblocks it.
+    """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return await asyncio.create_subprocess_exec(sys.executable, "-m", _MODULE, stdin=asyncio.subprocess.PIPE)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        if signal.SIGINT not in previous:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

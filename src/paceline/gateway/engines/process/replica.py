@@ -74,6 +74,10 @@ class ProcessReplica:
             outputs=outputs,
         )
 
+    async def wait_open(self) -> None:
+        """Returns when the engine is ready; raises ServiceError where it is not in time."""
+        await self._client.wait_ready()
+
     async def run(self) -> None:
         """Starts the process and starts it again whenever it ends; raises where the first one could not start."""
         await self._supervisor.run()

@@ -28,10 +28,12 @@ def create_replicas(
 ) -> list[ProcessReplica]:
     """Returns a replica for each engine, named 0, 1, ... ; they run once `run` is called. Needs a running event loop.
 
-    Raises UsageError where the path of `socket_dir` is too long for sockets.
+    Raises UsageError where the path of `socket_dir` is too long for sockets, and where engines would answer under one
+    name with different texts.
     """
     if len(os.fsencode(socket_dir)) > _MAX_SOCKET_DIR_LENGTH:
         raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter one")
+    _check_names(engines, config)
     encoders: dict[Path, PromptEncoder] = {}
     replicas: list[ProcessReplica] = []
     for number, (engine_config, resolved) in enumerate(engines):
@@ -62,3 +64,16 @@ def create_replicas(
             )
         )
     return replicas
+
+
+def _check_names(engines: Sequence[tuple[EngineConfig, ResolvedModel]], config: ServerConfig) -> None:
+    """Raises UsageError where a name means several models, or settings that change logits differ behind it."""
+    answering: dict[str, tuple[object, ...]] = {}
+    for engine, resolved in engines:
+        name = config.served_model_name or resolved.name
+        text_depends_on = (resolved.path, engine.backend, engine.kv_cache_type, engine.activation_bits)
+        if answering.setdefault(name, text_depends_on) != text_depends_on:
+            raise UsageError(
+                f"engines that are called {name!r} differ in model, backend, kv_cache_type or activation_bits, and so "
+                "in their texts: give them the same, or serve them apart"
+            )

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from types import MappingProxyType
 
+import zmq
 import zmq.asyncio
 
 from paceline.config import EngineConfig
@@ -31,6 +32,7 @@ _FIRST_DELAY_S = 0.5
 _MAX_DELAY_S = 30.0
 _HEALTHY_AFTER_S = 60.0
 _PINGS_PER_TIMEOUT = 4
+_LEAST_START_TIMEOUT_S = 300.0
 _ERROR_KINDS = MappingProxyType(
     {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, PacelineError)}
 )
@@ -77,7 +79,7 @@ class Supervisor:
         with zmq.asyncio.Context() as context:
             for epoch in itertools.count():
                 started_s = time.monotonic()
-                error = await self._run_engine(epoch, context)
+                error = await self._end_of_engine(epoch, context)
                 if self._client.model is None:
                     raise error
                 delay_s = delay.after(time.monotonic() - started_s)
@@ -85,12 +87,20 @@ class Supervisor:
                 self._log("engine ended", level=logging.ERROR, reason=str(error), restart_in_s=delay_s)
                 await asyncio.sleep(delay_s)
 
+    async def _end_of_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
+        """Runs an engine and returns why it ended. A fault of this side ends that engine too, never the gateway."""
+        try:
+            return await self._run_engine(epoch, context)
+        except Exception as error:
+            _LOGGER.exception("the supervisor of engine %s failed", self._client.name)
+            return PacelineError(f"the gateway failed to serve the engine: {error or type(error).__name__}")
+
     async def _run_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
         """Starts an engine and serves it until it ends; returns why it did."""
         address = self._socket_dir / f"engine-{self._client.name}-{epoch}"
         try:
             engine = await EngineHandle.start(self._config, epoch, context, address, self._log_format)
-        except OSError as error:
+        except (OSError, zmq.ZMQError) as error:
             return PacelineError(f"the engine process could not be started: {error}")
         self._log("engine starting", epoch=epoch, process_id=engine.process_id)
         try:
@@ -117,10 +127,12 @@ class Supervisor:
         return await self._last_words(engine, ending.result())
 
     async def _watch(self, engine: EngineHandle) -> None:
-        """Kills an engine that was ready and then says nothing for too long, not even to a ping."""
+        """Kills an engine that says nothing for too long, not even to a ping; one that loads has more time."""
+        start_timeout_s = max(_LEAST_START_TIMEOUT_S, self._engine_timeout_s)
         for number in itertools.count():
             await asyncio.sleep(self._engine_timeout_s / _PINGS_PER_TIMEOUT)
-            if self._client.is_ready and engine.silence_s > self._engine_timeout_s:
+            timeout_s = self._engine_timeout_s if self._client.is_ready else start_timeout_s
+            if engine.silence_s > timeout_s:
                 self._log("engine hangs", level=logging.ERROR, silence_s=engine.silence_s)
                 engine.kill()
                 return
