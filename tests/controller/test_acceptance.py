@@ -8,12 +8,12 @@ import pytest
 
 from paceline.controller.acceptance import (
     ConfidenceModel,
-    DepthModel,
+    DepthRates,
     Judgement,
     SequenceBias,
     calibrated_survivals,
-    expect,
     judge,
+    judge_chain,
 )
 from paceline.core import Calibration, Draft, Plan
 
@@ -76,58 +76,43 @@ def test_a_sequence_learns_faster_than_its_drafter():
     assert model.calibration(SequenceBias()).probability(0.9) > model.calibration(own).probability(0.9)
 
 
+def outcomes(draft: Draft, window: int, committed: tuple[int, ...]) -> list[tuple[int, bool, bool]]:
+    return [(node.depth, node.is_drafted, node.is_accepted) for node in judge_chain(draft, window, committed)]
+
+
 def test_a_fully_accepted_window_is_no_evidence_of_what_would_have_followed():
-    own, usual = DepthModel.of_sequence(), DepthModel()
-    for _ in range(50):
-        own.learn(Draft.chain([1, 2], "m"), 2, (1, 2, 3))
-    assert own.accept.num_tried[:3] == pytest.approx([own.accept.num_tried[0]] * 2 + [0.0])
-    assert own.draft_on.num_tried[2] == 0.0
-    found = expect(own, usual, 0.75, 4)
-    assert found.accepted[1] > 0.8
-    assert found.continuation > 0.85
-    assert found.accepted[2] / found.accepted[1] > 0.7  # leans on the depths before, against the first guess
+    assert outcomes(Draft.chain([1, 2], "m"), 2, (1, 2, 3)) == [(0, True, True), (1, True, True)]
 
 
 def test_depths_below_a_rejected_node_are_no_evidence():
-    own = DepthModel.of_sequence()
-    own.learn(Draft.chain([1, 2, 3], "m"), 8, (1, 9))
-    assert own.accept.num_tried[:4] == [1.0, 1.0, 0.0, 0.0]
-    assert own.accept.num_true[:2] == [1.0, 0.0]
-    assert own.draft_on.num_tried[:5] == [0.0, 1.0, 1.0, 1.0, 0.0]
-    assert own.draft_on.num_true[:5] == [0.0, 1.0, 1.0, 0.0, 0.0]
+    assert outcomes(Draft.chain([1, 2, 3], "m"), 8, (1, 9)) == [(0, True, True), (1, True, False)]
+
+
+def test_a_drafter_that_stops_is_not_one_that_is_wrong():
+    assert outcomes(Draft.chain([1], "m"), 8, (1, 2)) == [(0, True, True), (1, False, False)]
+    assert outcomes(Draft(drafter="m"), 8, (1,)) == [(0, False, False)]
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
-def test_estimates_by_depth_approach_the_truth_whatever_the_windows(rate):
+def test_rates_by_depth_approach_the_truth_whatever_the_windows(rate):
     generator = random.Random(5)
-    usual = DepthModel()
+    usual = DepthRates.of_drafter()
     for _ in range(4000):
         window = generator.randint(1, 6)
         num_right = next((n for n in range(9) if generator.random() > rate), 9)
         draft = Draft.chain([1 if depth < num_right else 0 for depth in range(window)], "m")
-        usual.learn(draft, window, [1] * (min(num_right, window) + 1))
-    accepted = expect(DepthModel.of_sequence(), usual, 0.75, 4).accepted
-    assert accepted == pytest.approx([rate, rate**2, rate**3, rate**4], abs=0.12)
+        for node in judge_chain(draft, window, [1] * (min(num_right, window) + 1)):
+            usual.record(node.depth, node.is_accepted)
+    assert [usual.rate(depth, 0.75) for depth in range(4)] == pytest.approx([rate] * 4, abs=0.12)
 
 
-def test_a_drafter_that_stops_is_not_one_that_is_wrong():
-    own, usual = DepthModel.of_sequence(), DepthModel()
-    for _ in range(60):
-        own.learn(Draft.chain([1], "m"), 8, (1, 2))
-    found = expect(own, usual, 0.75, 4)
-    assert found.accepted[0] > 0.9
-    assert found.drafted[1] < 0.2
-    assert found.continuation > 0.7
-
-
-def test_a_drafter_that_goes_on_where_it_is_right_is_worth_more_than_its_rates_by_themselves_say():
-    own, usual = DepthModel.of_sequence(), DepthModel()
-    for count in range(400):
-        usual.learn(Draft.chain([1] * 4, "m") if count % 2 else Draft.chain([0], "m"), 8, [1] * 6)
-    found = expect(own, usual, 0.75, 5)
-    assert found.accepted[:4] == pytest.approx([0.5] * 4, abs=0.04)
-    assert found.drafted[:4] == pytest.approx([1.0, 0.5, 0.5, 0.5], abs=0.04)
-    assert found.accepted[4] < 0.05
+def test_a_sequence_starts_from_what_is_usual_and_soon_has_a_rate_of_its_own():
+    own = DepthRates.of_sequence()
+    assert own.rate(0, 0.9) == 0.9
+    for _ in range(12):
+        own.record(0, False)
+    assert own.rate(0, 0.9) < 0.4
+    assert own.rate(1, 0.9) == 0.9
 
 
 def test_a_plan_ends_drafts_by_calibrated_survival():

@@ -269,11 +269,8 @@ def test_a_guard_pauses_longer_each_time_and_forgives():
                 pauses.append(guard.resume_at - step)
     assert pauses == sorted(pauses)
     assert pauses[-1] > 8 * pauses[0]
-    guard.resume_at = 10_000
-    guard.watch(1)
-    assert guard.is_pausing(500)
-    guard.watch(2)
-    assert not guard.is_pausing(500)
+    guard.record(40.0, 1.0, 400)
+    assert not guard.is_in_doubt
 
 
 def test_a_probe_must_fit_the_budget_and_waits_longer_after_failure():

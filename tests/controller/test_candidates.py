@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from paceline.controller.acceptance import Expectation
 from paceline.controller.candidates import (
+    Expectation,
     OwnHistory,
     Portfolio,
     SequenceHistory,
@@ -45,13 +45,13 @@ def test_never_rising_leaves_what_falls():
 
 
 def test_the_worth_of_a_made_draft_is_what_it_brings_less_the_passes_and_rows_it_takes():
-    expectation = Expectation((0.9, 0.8, 0.6), (1.0, 0.9, 0.7), 0.9)
+    expectation = Expectation((0.9, 0.8, 0.6), 0.9)
     shared_s, own_s, row_s, rate = 0.3, 0.05, 0.1, 0.7
     passes = [1.0, 0.2, 0.9]
     candidate = made_candidate("m", expectation, passes, shared_s, own_s, row_s, rate, 0.0)
     price = rate * (candidate.depth_s + candidate.node_s + row_s)
-    num_passes = 1.0 + 0.9 * 0.2 + 0.7 * 0.9
-    cost_s = num_passes * (shared_s + own_s) + (1.0 + 0.9 + 0.7) * row_s
+    num_passes = 1.0 + 0.9 * 0.2 + 0.8 * 0.9
+    cost_s = num_passes * (shared_s + own_s) + (1.0 + 0.9 + 0.8) * row_s
     assert sum(candidate.gains) - 3 * price == pytest.approx(0.9 + 0.8 + 0.6 - rate * cost_s)
 
 
@@ -61,3 +61,32 @@ def test_the_best_free_chain_is_the_guess():
     long = Draft((1, 2, 3), (None, 0, 0), (0.9, 0.8, 0.1), "b")  # a chain of two and a branch
     assert portfolio.guesses([short, long], history) == pytest.approx([0.9, 0.72])
     assert portfolio.guesses([], history) == []
+
+
+def test_a_drafter_that_goes_on_where_it_is_right_is_worth_more_than_its_rates_by_themselves_say():
+    portfolio, own = Portfolio(["m"]), OwnHistory()
+    for count in range(400):
+        draft = Draft.chain([1] * 4, "m") if count % 2 else Draft.chain([0], "m")
+        portfolio.learn_made(draft, 8, OwnHistory(), [1] * 6)
+    found = portfolio.expectation("m", own, 5)
+    assert found.accepted[:4] == pytest.approx([0.5] * 4, abs=0.04)
+    assert found.drafted[:4] == pytest.approx([1.0, 0.5, 0.5, 0.5], abs=0.04)
+    assert found.accepted[4] < 0.05
+
+
+def test_a_drafter_that_stops_is_expected_to_stop_and_to_be_right_if_it_went_on():
+    portfolio, own = Portfolio(["m"]), OwnHistory()
+    for _ in range(60):
+        portfolio.learn_made(Draft.chain([1], "m"), 8, own, (1, 2))
+    found = portfolio.expectation("m", own, 4)
+    assert found.accepted[0] > 0.9
+    assert found.accepted[1] < 0.2
+    assert found.continuation > 0.9
+
+
+def test_a_free_draft_ends_before_the_first_node_that_is_less_likely_than_its_floor():
+    portfolio, own = Portfolio(), OwnHistory()
+    draft = Draft.chain([1, 2, 3, 4], "a", [0.9, 0.9, 0.5, 0.9])
+    assert portfolio.free_candidate(draft, own, [0.0] * 4).gains == pytest.approx([0.9, 0.81, 0.405, 0.3645])
+    assert portfolio.free_candidate(draft, own, [0.0, 0.5, 0.5, 0.0]).gains == pytest.approx([0.9, 0.81])
+    assert portfolio.free_candidate(draft, own, [0.0]).gains == pytest.approx([0.9])

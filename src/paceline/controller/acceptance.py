@@ -1,5 +1,5 @@
 """How likely drafts are to be accepted, learnt from what the target committed: `ConfidenceModel` for drafters whose
-drafts exist before the plan, `DepthModel` for those whose drafts are still to be made.
+drafts exist before the plan, `DepthRates` for those whose drafts are still to be made.
 
 All evidence is censored: what follows a rejected node was never judged, and a draft that was accepted whole, or ended
 by its window, says nothing about what would have come after it. Such nodes are no evidence, neither for nor against.
@@ -7,8 +7,8 @@ by its window, says nothing about what would have come after it. Such nodes are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds, probability_of
@@ -17,10 +17,8 @@ from paceline.core.draft_tree import chain_length, survivals
 MAX_DEPTH = 16
 _SEQUENCE_RATE = 0.1
 _DRAFTER_RATE = 0.3
-_LEAST_SEQUENCE_RATE = 0.05
 _LEAST_DRAFTER_RATE = 0.01
 _SLOPE_SHARE = 0.1
-_LEAST_EXPECTED = 0.01
 _MAX_BIAS = 6.0
 _LEAST_VARIANCE = 0.06
 _EVEN_VARIANCE = 0.25
@@ -91,13 +89,10 @@ class SequenceBias:
     """How much better or worse than usual a drafter does on one sequence, in log-odds."""
 
     bias: float = 0.0
-    num_learnt: int = 0
 
     def learn(self, error: float) -> None:
         """Follows one error of the whole prediction."""
-        rate = max(_LEAST_SEQUENCE_RATE, _SEQUENCE_RATE / (1.0 + 0.1 * self.num_learnt))
-        self.num_learnt += 1
-        self.bias = _within(self.bias + rate * error, -_MAX_BIAS, _MAX_BIAS)
+        self.bias = _within(self.bias + _SEQUENCE_RATE * error, -_MAX_BIAS, _MAX_BIAS)
 
 
 def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
@@ -118,6 +113,16 @@ class DepthRates:
         self.num_true = [0.0] * MAX_DEPTH
         self.num_tried = [0.0] * MAX_DEPTH
 
+    @classmethod
+    def of_drafter(cls) -> DepthRates:
+        """Returns rates over all sequences, which change slowly."""
+        return cls(_DRAFTER_MEMORY, _DRAFTER_PRIOR)
+
+    @classmethod
+    def of_sequence(cls) -> DepthRates:
+        """Returns rates that forget as fast as a text changes."""
+        return cls(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR)
+
     def record(self, depth: int, is_true: bool) -> None:
         """Adds one case; older ones of this depth lose weight."""
         self.num_true[depth] = self.num_true[depth] * self._memory + is_true
@@ -129,86 +134,23 @@ class DepthRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
-    """Of a draft still to be made, by depth: the probability that its node is accepted, and that it is drafted at all
-    before the drafter stops by itself. `continuation` is the probability that a second node would be accepted if the
-    first was."""
+class ChainNode:
+    """One depth of a drafted chain on which the target has decided. Where it `is_drafted` and not accepted the target
+    took another token; where it is not drafted the drafter stopped by itself."""
 
-    accepted: tuple[float, ...]
-    drafted: tuple[float, ...]
-    continuation: float
-
-
-@dataclass(slots=True)
-class DepthModel:
-    """How a drafter's drafts fare by depth: `accept` says how often a node is accepted that was drafted below an
-    accepted one, `draft_on` how often the drafter goes on, and `advance` how often it goes on below an accepted node
-    and is right. That is more than the first two say together: drafters go on where they are sure.
-
-    A sequence starts from what is usual for the drafter; a depth it has no cases of leans on the depth before.
-    """
-
-    accept: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
-    draft_on: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
-    advance: DepthRates = field(default_factory=lambda: DepthRates(_DRAFTER_MEMORY, _DRAFTER_PRIOR))
-
-    @classmethod
-    def of_sequence(cls) -> DepthModel:
-        """One that forgets as fast as a text changes."""
-        return cls(*(DepthRates(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR) for _ in range(3)))
-
-    def learn(self, draft: Draft, window: int, committed: Sequence[int]) -> None:
-        """Takes in a draft whose chain could have had `window` nodes and what the target committed."""
-        length = chain_length(draft)
-        for depth in range(1, min(window, length + 1, MAX_DEPTH)):
-            self.draft_on.record(depth, depth < length)
-        for depth in range(min(window, length + 1, len(committed), MAX_DEPTH)):
-            is_drafted = depth < length
-            is_accepted = is_drafted and draft.token_ids[depth] == committed[depth]
-            if is_drafted:
-                self.accept.record(depth, is_accepted)
-            self.advance.record(depth, is_accepted)
-            if not is_accepted:
-                return
+    depth: int
+    is_drafted: bool
+    is_accepted: bool
 
 
-def expect(own: DepthModel, usual: DepthModel, first_guess: float, num_depths: int) -> Expectation:
-    """What to expect of one sequence's next draft; `first_guess` is the probability that stands in for a drafter nobody
-    has seen yet. Depths without hope are not told apart."""
-    accepted: list[float] = []
-    drafted: list[float] = []
-    survival, reach = 1.0, 1.0
-    advance, draft_on = _Estimate(own.advance, usual.advance), _Estimate(own.draft_on, usual.draft_on)
-    for depth in range(min(num_depths, MAX_DEPTH)):
-        survival *= advance.next(depth, first_guess)
-        reach *= draft_on.next(depth, first_guess) if depth else 1.0
-        accepted.append(survival)
-        drafted.append(reach)
-        if survival < _LEAST_EXPECTED:
-            num_left = num_depths - len(accepted)
-            accepted += [0.0] * num_left
-            drafted += [reach] * num_left
-            break
-    accept = _Estimate(own.accept, usual.accept)
-    accept.next(0, first_guess)
-    return Expectation(tuple(accepted), tuple(drafted), accept.next(1, first_guess))
-
-
-@dataclass(slots=True)
-class _Estimate:
-    """One rate by depth, from the first depth down: the sequence's own cases beside what is usual for the drafter, from
-    which a sequence that differed at the depth before is expected to differ half as much."""
-
-    own: DepthRates
-    usual: DepthRates
-    shift: float = 0.0  # in log-odds
-
-    def next(self, depth: int, first_guess: float) -> float:
-        """The rate at the next depth."""
-        usual = self.usual.rate(depth, first_guess)
-        rate = self.own.rate(depth, probability_of(log_odds(usual) + self.shift / 2))
-        self.shift = log_odds(rate) - log_odds(usual)
-        return rate
+def judge_chain(draft: Draft, window: int, committed: Sequence[int]) -> Iterator[ChainNode]:
+    """Returns the depths of a draft, whose chain could have had `window` nodes, that the committed tokens decide on."""
+    length = chain_length(draft)
+    for depth in range(min(window, length + 1, len(committed), MAX_DEPTH)):
+        is_accepted = depth < length and draft.token_ids[depth] == committed[depth]
+        yield ChainNode(depth, depth < length, is_accepted)
+        if not is_accepted:
+            return
 
 
 def _within(value: float, low: float, high: float) -> float:

@@ -8,6 +8,7 @@ who may draft at all, `planner` chooses, `probing` bounds the price of errors. d
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from paceline.controller.accounting import SpeculationTimes
 from paceline.controller.billing import Bill, make_bill
@@ -41,7 +42,7 @@ class AdaptiveController:
         self._histories: dict[Sequence, SequenceHistory] = {}
         self._step = 0
         self._pace = Pace()
-        self._own_pace = Pace()
+        self._pace_between_copies = Pace()
         self._situation = Situation.empty()
 
     @property
@@ -92,19 +93,23 @@ class AdaptiveController:
         context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
         plain_s = self.costs.step_s(num_sequences, context)
         self._pace.start(plain_s)
-        self._own_pace.start(plain_s)
+        self._pace_between_copies.start(plain_s)
         steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
-        return Situation(
+        overall_rate = self._pace.speed_up * num_sequences / plain_s
+        situation = Situation(
             step=self._step,
             num_sequences=num_sequences,
             context=context,
             steps_s=steps_s,
             row_s=early_row_s(steps_s),
             plain_s=plain_s,
-            rate=self._own_pace.speed_up * num_sequences / plain_s,
-            overall_rate=self._pace.speed_up * num_sequences / plain_s,
+            rate=self._pace_between_copies.speed_up * num_sequences / plain_s,
             num_ready=_count_ready(offers),
         )
+        prices_s = situation.row_prices(0, [1.0] * self._limits.num_speculative_tokens)
+        if num_sequences > 1:  # rows of other sequences come between
+            prices_s = [min(prices_s, default=0.0)] * len(prices_s)
+        return replace(situation, free_floors=[overall_rate * price_s for price_s in prices_s])
 
     def _history(self, sequence: Sequence) -> SequenceHistory:
         history = self._histories.get(sequence)
@@ -117,9 +122,8 @@ class AdaptiveController:
         return [self._chooser.budget, *(self._history(sequence).budget for sequence in sequences)]
 
     def _forget_ended(self) -> None:
-        """Takes in how long sequences became that have ended, and what drafters lost on them."""
+        """Takes in what drafters lost on the sequences that have ended."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
-            self._chooser.lengths.finished(sequence)
             history = self._histories.pop(sequence)
             self._times.lost_s += history.lost_s * self.costs.common_factor
             self._times.wasted_s += history.vain_reading_s * self.costs.common_factor
@@ -172,31 +176,22 @@ class AdaptiveController:
         self._keep_pace(outcome, bill)
 
     def _keep_pace(self, outcome: StepOutcome, bill: Bill) -> None:
-        """Of all sequences, and of those that did not copy, without the time of reading whole texts, which is done
+        """Records all sequences, and apart those that did not copy; without the prefill of whole texts, which is done
         once."""
         plain_step_s = self._situation.plain_s / len(outcome.sequences)
-        all_plain_s = all_spent_s = own_plain_s = own_spent_s = 0.0
         for index, (plan, offer) in enumerate(zip(outcome.plans, outcome.offers, strict=True)):
             plain_s = len(outcome.verdicts[index].committed) * plain_step_s
             spent_s = plain_step_s + bill.cost_s[index] - bill.reading_s[index]
-            all_plain_s += plain_s
-            all_spent_s += spent_s
+            self._pace.record(plain_s, spent_s)
             if plan.drafter in offer.num_missed or plan.window < _COPY_LENGTH:
-                own_plain_s += plain_s
-                own_spent_s += spent_s
-        self._pace.record(all_plain_s, all_spent_s)
-        if own_spent_s > 0.0:
-            self._own_pace.record(own_plain_s, own_spent_s)
+                self._pace_between_copies.record(plain_s, spent_s)
 
     def _learn(self, outcome: StepOutcome, index: int, bill: Bill) -> None:
         """From one sequence's drafts, all of them, and what they cost and saved."""
         history = self._history(outcome.sequences[index])
         plan, draft, committed = outcome.plans[index], outcome.drafts[index], outcome.verdicts[index].committed
         for free in outcome.offers[index].free_drafts:
-            own = history.of(free.drafter)
-            num_right = self._portfolio.learn_free(free, own, committed)
-            if own.guard.is_pausing(self._step):
-                own.guard.watch(num_right)
+            self._portfolio.learn_free(free, history.of(free.drafter), committed)
         if plan.window == 0:
             return
         own = history.of(plan.drafter)
@@ -205,7 +200,6 @@ class AdaptiveController:
         is_made = self.costs.has_price(plan.drafter)
         if draft.drafter != plan.drafter:
             return
-        history.latest = plan.drafter
         if is_made:
             self._portfolio.learn_made(draft, plan.window, own, committed)
         num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top

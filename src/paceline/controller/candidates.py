@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
+from operator import mul
 
 from paceline.controller.acceptance import (
+    MAX_DEPTH,
     ConfidenceModel,
-    DepthModel,
-    Expectation,
+    DepthRates,
     SequenceBias,
     calibrated_survivals,
-    expect,
     judge,
+    judge_chain,
 )
 from paceline.controller.planner import Candidate
 from paceline.controller.probing import Guard, Patience, ProbeBudget
@@ -25,7 +27,7 @@ from paceline.core.draft_tree import chain_length, cut
 LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
 _RATE_MEMORY = 0.98
-_FIRST_REACH = 4
+_FIRST_REACH = 3
 _FORGONE_MEMORY = 0.9
 _PASS_MEMORY = 0.95
 _MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev/LOG.md)
@@ -37,7 +39,8 @@ class DrafterHistory:
     that it makes anyhow, `pass_share` how many passes it takes for one that was expected."""
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
-    depths: DepthModel = field(default_factory=DepthModel)
+    advance: DepthRates = field(default_factory=DepthRates.of_drafter)
+    continuation: DepthRates = field(default_factory=DepthRates.of_drafter)
     num_drafted: float = 0.0
     num_accepted: float = 0.0
     reads_ahead: bool = False
@@ -87,7 +90,7 @@ class OwnHistory:
     that reading the text was found to pay."""
 
     bias: SequenceBias = field(default_factory=SequenceBias)
-    depths: DepthModel = field(default_factory=DepthModel.of_sequence)
+    advance: DepthRates = field(default_factory=DepthRates.of_sequence)
     guard: Guard = field(default_factory=Guard)
     patience: Patience = field(default_factory=Patience)
     reach: int = _FIRST_REACH
@@ -110,10 +113,9 @@ class OwnHistory:
 
 @dataclass(slots=True)
 class SequenceHistory:
-    """One sequence: its drafters by name, the one that drafted last, and what probes may cost in its own time."""
+    """One sequence: its drafters by name, and what probes may cost in its own time."""
 
     drafters: dict[str, OwnHistory] = field(default_factory=dict)
-    latest: str | None = None
     budget: ProbeBudget = field(default_factory=ProbeBudget)
 
     @property
@@ -132,6 +134,23 @@ class SequenceHistory:
         if own is None:
             own = self.drafters[drafter] = OwnHistory()
         return own
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What to expect of a draft that is still to be made: `accepted[d]` is the probability that its node at depth d is
+    drafted and accepted, `continuation` that a further node would be accepted if it was drafted.
+
+    The first is more than a product of two rates, because drafters go on where they are sure.
+    """
+
+    accepted: tuple[float, ...]
+    continuation: float
+
+    @property
+    def drafted(self) -> tuple[float, ...]:
+        """For each depth the probability that the draft gets there: that all before it is accepted."""
+        return (1.0, *self.accepted[:-1])
 
 
 class Portfolio:
@@ -153,16 +172,12 @@ class Portfolio:
         return self.of(drafter).confidence.calibration(own.bias)
 
     def free_candidate(self, draft: Draft, own: OwnHistory, floors: Sequence[float]) -> Candidate:
-        """A draft that exists, up to the first node that brings less than its floor, and cut to as many nodes."""
-        gains: list[float] = []
-        lowest = 1.0
-        survivals = calibrated_survivals(draft, self.calibration(draft.drafter, own))
-        for survival, floor in zip(survivals, floors, strict=False):
-            lowest = min(lowest, survival)
-            if lowest < max(LEAST_SURVIVAL, floor):
-                break
-            gains.append(lowest)
-        return Candidate(draft.drafter, gains)
+        """Returns a draft that exists as a candidate: at most as many nodes as there are floors, up to the first one
+        that is less likely than its floor to be accepted."""
+        survivals = calibrated_survivals(cut(draft, len(floors)), self.calibration(draft.drafter, own))
+        lowest = zip(accumulate(survivals, min), floors, strict=False)
+        kept = takewhile(lambda node: node[0] >= max(LEAST_SURVIVAL, node[1]), lowest)
+        return Candidate(draft.drafter, [survival for survival, _ in kept])
 
     def guesses(self, free_drafts: Sequence[Draft], history: SequenceHistory) -> list[float]:
         """How likely each token of the best free chain is, with those before it: what a drafter that reads ahead meets
@@ -173,24 +188,29 @@ class Portfolio:
 
     def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
         """Of a draft that is still to be made."""
-        return expect(own.depths, self.of(drafter).depths, _FIRST_GUESS, limit)
+        usual = self.of(drafter)
+        depths = range(min(limit, MAX_DEPTH))
+        rates = (own.advance.rate(depth, usual.advance.rate(depth, _FIRST_GUESS)) for depth in depths)
+        return Expectation(tuple(accumulate(rates, mul)), usual.continuation.rate(0, _FIRST_GUESS))
 
-    def learn_free(self, draft: Draft, own: OwnHistory, committed: Sequence[int]) -> int:
-        """Takes in a draft that existed before the plan; returns how many of its tokens were right."""
+    def learn_free(self, draft: Draft, own: OwnHistory, committed: Sequence[int]) -> None:
+        """Takes in a draft that existed before the plan."""
         judgements = judge(draft, committed)
         model = self.of(draft.drafter).confidence
         for judgement in judgements:
             model.learn(judgement, own.bias)
-        num_right = sum(judgement.is_accepted for judgement in judgements)
-        own.succeed(num_right)
-        return num_right
+        own.succeed(sum(judgement.is_accepted for judgement in judgements))
 
     def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Sequence[int]) -> None:
         """Takes in a draft that was made for a plan of `window` nodes; that it is empty is evidence too."""
         self.learn_free(draft, own, committed)
         own.has_drafted = True
-        self.of(draft.drafter).depths.learn(draft, window, committed)
-        own.depths.learn(draft, window, committed)
+        usual = self.of(draft.drafter)
+        for node in judge_chain(draft, window, committed):
+            own.advance.record(node.depth, node.is_accepted)
+            usual.advance.record(node.depth, node.is_accepted)
+            if node.is_drafted:
+                usual.continuation.record(0, node.is_accepted)
 
 
 def pass_likelihoods(guesses: Sequence[float], num_depths: int) -> list[float]:

@@ -19,7 +19,6 @@ from paceline.controller.candidates import (
     pass_likelihoods,
 )
 from paceline.controller.cost_model import CostModel
-from paceline.controller.lengths import ExpectedLengths
 from paceline.controller.planner import Candidate, Pick, worths_by_size
 from paceline.controller.probing import ProbeBudget
 from paceline.controller.protocol import REASON_NO_DRAFT, REASON_NOT_ALLOWED, Offer
@@ -32,15 +31,11 @@ SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to c
 _RUN_LENGTH = 12  # steps that a drafter is expected to be used for once it has caught up
 _REPAYMENT = 1.25
 _REGRET_SHARE = 0.05  # of the price of a first start that must have been forgone before
-_INCUMBENT_BONUS = 1.03
 _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
 _FALLBACK_PERIOD = 64
-_MOST_STOP = 0.5
-_MOST_NODE_PRICE = 0.9  # in tokens; where a node costs more not even a good drafter pays
-_LEAST_CONTINUATION = 0.3
+_ANSWER_LENGTH = 200  # tokens that an answer is expected to have
 _MOST_READ_AHEAD = 8
-_BRANCH_MARGIN = 1.25  # of its row's price that a branch must bring; which step a row falls on is not known exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +59,13 @@ class Situation:
     row_s: float
     plain_s: float
     rate: float
-    overall_rate: float
+    free_floors: abc.Sequence[float] = ()
     num_ready: Mapping[str, int] = field(default_factory=dict)
-    _floors: dict[int, list[float]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def empty(cls) -> Situation:
         """Before the first step."""
-        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0, 0.0)
-
-    def node_floors(self, num_nodes: int) -> list[float]:
-        """What each node of a free draft must bring at the pace that includes copying, in tokens; where rows of other
-        sequences come between, at the least price of a row."""
-        floors = self._floors.get(num_nodes)
-        if floors is None:
-            prices = self.row_prices(0, [1.0] * num_nodes)
-            if self.num_sequences > 1:
-                prices = [min(prices)] * num_nodes
-            floors = self._floors[num_nodes] = [self.overall_rate * seconds for seconds in prices]
-        return floors
+        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
 
     def row_prices(self, num_rows: int, num_drafting: abc.Sequence[float]) -> list[float]:
         """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
@@ -136,7 +119,6 @@ class OptionChooser:
     """Makes options of offers and plans of choices."""
 
     def __init__(self, portfolio: Portfolio, costs: CostModel, limits: Limits) -> None:
-        self.lengths = ExpectedLengths()
         self.budget = ProbeBudget()
         self._portfolio = portfolio
         self._costs = costs
@@ -151,13 +133,12 @@ class OptionChooser:
             own = history.of(draft.drafter)
             allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
             if allowed:
-                floors = situation.node_floors(allowed)
-                options.candidates.append(self._portfolio.free_candidate(draft, own, floors))
+                options.candidates.append(self._portfolio.free_candidate(draft, own, situation.free_floors[:allowed]))
         free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
         for name, num_missed in offer.num_missed.items():
             own = history.of(name)
             allowed = self._allowed(options, name, sequence, own, limit, situation)
-            if allowed and options.forced is None and self._can_pay(name, situation):
+            if allowed and options.forced is None:
                 passes = self.passes(name, offer, history, allowed)
                 self._add_made(options, name, num_missed, sequence, history, passes, free_worth, situation)
         return options
@@ -197,13 +178,13 @@ class OptionChooser:
         row_s = situation.row_prices(num_rows, num_drafting)
         depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
         pass_s = [depth_s[round(num)] / num for num in num_drafting]
-        worth = situation.rate / max(_LEAST_CONTINUATION, terms.continuation)
+        worth = situation.rate / terms.continuation
         return Plan(
             name,
             len(row_s),
-            stop_below=min(_MOST_STOP, situation.rate * situation.row_s / 2),
+            stop_below=situation.rate * situation.row_s / 2,
             deepen_above=tuple(worth * (row + own) for row, own in zip(row_s[1:], pass_s[1:], strict=True)),
-            branch_above=tuple(_BRANCH_MARGIN * situation.rate * row for row in row_s),
+            branch_above=tuple(situation.rate * row for row in row_s),
             read_above=self._read_above(name, num_users, situation.context),
             calibration=terms.calibration,
         )
@@ -258,8 +239,7 @@ class OptionChooser:
             own.is_started = False
             own.missing = Forgone()
             if worth > 0.0:
-                bonus = _INCUMBENT_BONUS if history.latest == name else 1.0
-                options.candidates.append(replace(candidate, gains=[gain * bonus for gain in candidate.gains]))
+                options.candidates.append(candidate)
                 return
         elif own.is_started or self._is_worth_starting(name, num_missed, worth, free_worth, sequence, own, situation):
             own.is_started = True
@@ -301,22 +281,23 @@ class OptionChooser:
         if own.guard.is_in_doubt:
             return False
         price = situation.rate * self._costs.catch_up_s(name, num_missed)
-        num_steps = self.lengths.remaining(sequence) / (1.0 + worth)
+        num_steps = _expected_tokens(sequence) / (1.0 + worth)
         if own.missing.rate * num_steps < _REPAYMENT * price:
             return False
         return own.has_drafted or own.missing.total >= _REGRET_SHARE * price
-
-    def _can_pay(self, name: str, situation: Situation) -> bool:
-        """Whether a good drafter would pay at all, with those that are ready and one more."""
-        num_sharing = min(situation.num_sequences, situation.num_ready.get(name, 0) + 1)
-        node_s = self._costs.depth_s(name, num_sharing, situation.context) / num_sharing + situation.row_s
-        return situation.rate * node_s < _MOST_NODE_PRICE
 
     def _can_probe(self, name: str, num_missed: int, history: SequenceHistory, situation: Situation) -> bool:
         """Whether the budgets hold, of all time and of this sequence's."""
         node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
         price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
         return all(budget.can_afford(price_s, situation.plain_s) for budget in (self.budget, history.budget))
+
+
+def _expected_tokens(sequence: Sequence) -> float:
+    """Returns the expected number of tokens still to come, within `max_tokens`."""
+    expected = max(_ANSWER_LENGTH - sequence.num_output_tokens, _ANSWER_LENGTH / 2)
+    limit = sequence.request.sampling.max_tokens
+    return expected if limit is None else max(0.0, min(expected, limit - sequence.num_output_tokens))
 
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:

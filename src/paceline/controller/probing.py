@@ -12,10 +12,9 @@ PROBE_SHARE = 0.01
 _MEMORY = 0.99
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
-_ALLOWANCE = 2.0  # plain steps that a drafter may be behind, or ahead
+_ALLOWANCE = 1.8  # plain steps that a drafter may be behind, or ahead
 _FEWEST_LOSSES = 2  # drafts in a row; one alone may have been long
 _CREDIT = 2.0  # plain steps that probes may take before anything is known
-_PROOF = 2  # accepted tokens in a row that end a pause
 
 
 @dataclass(slots=True)
@@ -53,11 +52,6 @@ class Guard:
             self.resume_at = step + 1 + self.pause
             self.pause = min(_MOST_PAUSE, 2 * self.pause)
             self.balance_s = -most_s / 2
-
-    def watch(self, num_right: int) -> None:
-        """A draft that was not shown to the target would have had so many tokens accepted."""
-        if num_right >= _PROOF:
-            self.resume_at = 0
 
 
 @dataclass(slots=True)
