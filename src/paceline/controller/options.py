@@ -28,7 +28,6 @@ DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
 SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to come
-_RUN_LENGTH = 12  # steps that a drafter is expected to be used for once it has caught up
 _REPAYMENT = 1.25
 _REGRET_SHARE = 0.05  # of the price of a first start that must have been forgone before
 _PROBE_WINDOW = 4
@@ -258,8 +257,8 @@ class OptionChooser:
         one_s = self._depth_s(name, 1, situation.context)
         all_s = self._depth_s(name, situation.num_sequences, situation.context)
         own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
-        run_length = 1 if own.guard.is_in_doubt else _RUN_LENGTH
-        price_s = self._costs.catch_up_s(name, num_missed) / run_length if num_missed <= SMALL_CATCH_UP else 0.0
+        must_repay = own.guard.is_in_doubt and num_missed <= SMALL_CATCH_UP
+        price_s = self._costs.catch_up_s(name, num_missed) if must_repay else 0.0
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
         return candidate, _MadeTerms(
