@@ -21,11 +21,11 @@ struct Guess {
 //
 // The second factor is a text's habit to leave a known path: rarely after a long context, and more rarely the more often
 // the path was taken (Howard's PPM-D escape, but by length). The share is squared because followers that differ announce
-// another one. Constants fit the plain texts of a 1.5B model and held on those of another (dev/LOG.md).
+// another one. Constants fit the plain texts of a 1.5B model and held on those of another (decision 001).
 double confidence_of(int64_t length, int64_t num_agreeing, int64_t num_followers);
 
 // Shorter contexts say little about a text when they come from other texts: 0.14 of their guesses were right at 1 token,
-// 0.39 at 2 and 3, where the text's own contexts had 0.30 and 0.56; from 4 on both have the same (dev/LOG.md).
+// 0.39 at 2 and 3, where the text's own contexts had 0.30 and 0.56; from 4 on both have the same (decision 001).
 constexpr int64_t kMinStoreContext = 4;
 
 // The best guesses for what follows `text`, at most `max_guesses`, best first: each token by the context that speaks for

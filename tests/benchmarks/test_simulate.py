@@ -109,8 +109,8 @@ def test_a_model_that_was_right_on_other_texts_and_is_wrong_now_costs_little(con
     simulation = Simulation(trace({"model": (0.9, 0.95)}, ["model"]), costs)
     auto, plain = Setting(AUTO, is_auto=True), Setting(PLAIN)
     before_s, all_s = simulation.replay(auto, right).seconds, simulation.replay(auto, [*right, *wrong]).seconds
-    reading_s = 60 * costs.drafters["model"].missed_token_s
-    assert all_s - before_s < 1.04 * simulation.replay(plain, wrong).seconds + reading_s
+    prefill_s = 60 * costs.drafters["model"].missed_token_s
+    assert all_s - before_s < 1.04 * simulation.replay(plain, wrong).seconds + prefill_s
 
 
 @pytest.mark.parametrize("acceptance", [0.4, 0.7, 0.9])

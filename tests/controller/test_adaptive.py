@@ -8,9 +8,9 @@ from paceline.controller.adaptive import AdaptiveController
 from paceline.controller.candidates import Portfolio, SequenceHistory
 from paceline.controller.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
 from paceline.controller.options import Limits, OptionChooser
-from paceline.controller.pace import Pace
-from paceline.controller.probing import Guard, Patience, ProbeBudget
+from paceline.controller.probing import Guard, ProbeBudget, RetryBackoff
 from paceline.controller.protocol import Offer, StepOutcome, StepRoom
+from paceline.controller.recent_speedup import RecentSpeedup
 from paceline.core import Draft, Request, SamplingParams, Sequence, SpeculationParams, Verdict
 from paceline.core.sequence import SequenceStatus
 
@@ -102,11 +102,11 @@ def test_reading_a_text_is_wasted_where_no_draft_behind_it_is_accepted(num_right
     run = Run(controller(WITH_MODEL), sequence())
     while run.step(num_right, free=None, num_missed=200).window == 0:
         pass
-    reading_s = 200 * 0.02
-    assert run.control.times.drafting_s["draft-model"] > reading_s
+    prefill_s = 200 * 0.02
+    assert run.control.times.drafting_s["draft-model"] > prefill_s
     assert run.control.times.wasted_s < 2.0  # the next draft may be right
     run.sequence.status = SequenceStatus.FINISHED
-    assert run.control.times.wasted_s == pytest.approx(0.0 if num_right else reading_s, abs=2.0)
+    assert run.control.times.wasted_s == pytest.approx(0.0 if num_right else prefill_s, abs=2.0)
 
 
 def test_a_drafter_that_becomes_right_is_noticed_without_being_tried():
@@ -226,7 +226,7 @@ def test_depths_that_share_passes_are_cheaper():
 
 
 def test_a_pace_starts_from_an_expectation_and_follows_what_is_measured():
-    pace = Pace()
+    pace = RecentSpeedup()
     assert pace.speed_up == 1.0
     pace.start(2.0)
     assert 1.0 < pace.speed_up < 1.5
@@ -277,9 +277,9 @@ def test_a_probe_must_fit_the_budget_and_waits_longer_after_failure():
     budget = ProbeBudget(total_s=1000.0, spent_s=9.0)
     assert budget.can_afford(2.0, 1.0)
     assert not budget.can_afford(4.0, 1.0)
-    patience = Patience()
-    first = next(count for count in range(1, 1000) if patience.wait())
-    patience.record(has_paid=False)
-    assert next(count for count in range(1, 1000) if patience.wait()) == 2 * first
-    patience.record(has_paid=True)
-    assert next(count for count in range(1, 1000) if patience.wait()) == first
+    retry = RetryBackoff()
+    first = next(count for count in range(1, 1000) if retry.wait())
+    retry.record(has_paid=False)
+    assert next(count for count in range(1, 1000) if retry.wait()) == 2 * first
+    retry.record(has_paid=True)
+    assert next(count for count in range(1, 1000) if retry.wait()) == first

@@ -2,7 +2,7 @@
 
 Varied on purpose: prose, code, lists, dialogue, arithmetic and another language. They are a selection made with
 results in sight: four earlier prompts were replaced or dropped because their texts were very short, or because the top
-token differed at a margin above 0.2 nat even with unrounded activations. Counts on them flatter; see dev/LOG.md.
+token differed at a margin above 0.2 nat even with unrounded activations. Counts on them flatter; see decision 008.
 """
 
 from __future__ import annotations

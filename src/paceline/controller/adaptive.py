@@ -1,8 +1,9 @@
 """`AdaptiveController`: spends each step's rows where they bring the most tokens per second, and nothing where no draft
 pays.
 
-It joins the parts: `cost_model` says what rows and depths cost, `candidates` what drafts are likely to bring, `options`
-who may draft at all, `planner` chooses, `probing` bounds the price of errors. docs/architecture.md describes the whole.
+Start reading here. `cost_model` predicts the time of rows and depths, `candidates` the tokens that drafts bring,
+`options` decides who may draft at all, `planner` chooses among them, `probing` bounds the price of errors.
+docs/controller.md explains the whole with an example.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from paceline.controller.billing import Bill, make_bill
 from paceline.controller.candidates import Portfolio, SequenceHistory
 from paceline.controller.cost_model import CostModel
 from paceline.controller.options import SMALL_CATCH_UP, Limits, OptionChooser, Situation, early_row_s
-from paceline.controller.pace import Pace
 from paceline.controller.planner import best_plan
 from paceline.controller.probing import ProbeBudget
 from paceline.controller.protocol import Offer, StepOutcome, StepRoom, level
+from paceline.controller.recent_speedup import RecentSpeedup
 from paceline.core import Plan, Sequence
 from paceline.core.draft_tree import chain_length
 
@@ -26,11 +27,11 @@ _COPY_LENGTH = 5  # nodes of a free draft that make a step one that copies
 
 
 class AdaptiveController:
-    """Plans by measured costs and measured acceptance.
+    """Plans each step from measured costs and measured acceptance; window 0, plain decoding, is a normal outcome.
 
-    Window 0 is a normal outcome. A drafter with a price starts on a sequence once what it would have brought so far is
-    a part of the price, and what it will bring repays it. One that is off is probed, within 1 % of all time and of
-    the sequence's own.
+    A drafter that runs a model starts to read a sequence's text once it has missed enough tokens there, and if the
+    tokens still to come will repay the prefill. A drafter that is off is probed now and then; probes take at most 1 %
+    of all time and of the sequence's own.
     """
 
     def __init__(self, costs: CostModel, limits: Limits) -> None:
@@ -41,18 +42,18 @@ class AdaptiveController:
         self._chooser = OptionChooser(self._portfolio, costs, limits)
         self._histories: dict[Sequence, SequenceHistory] = {}
         self._step = 0
-        self._pace = Pace()
-        self._pace_between_copies = Pace()
+        self._speedup = RecentSpeedup()
+        self._speedup_between_copies = RecentSpeedup()
         self._situation = Situation.empty()
 
     @property
     def times(self) -> SpeculationTimes:
-        """Where the time of all steps with plans went; what was lost is counted when a sequence has ended."""
+        """The time of all steps with plans, by what it went into; losses are added when a sequence has ended."""
         self._forget_ended()
         return self._times
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
-        """One plan for each sequence; what pays best together."""
+        """Returns one plan for each sequence: those that together bring the most tokens for their time."""
         if not sequences:
             return []
         self._step += 1
@@ -74,7 +75,7 @@ class AdaptiveController:
         return [plan.with_window(window) for plan, window in zip(plans, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
-        """Learns from one step: costs, acceptance, balances."""
+        """Learns from one step what rows cost, which drafts were accepted, and what each drafter gained or lost."""
         if not outcome.sequences:
             return
         num_drafted = sum(map(len, outcome.drafts))
@@ -82,8 +83,8 @@ class AdaptiveController:
         if outcome.room.num_prompt_rows == 0:
             self.costs.refine_step(outcome.room.num_rows + num_drafted, situation.context, outcome.target_s)
         self._refine_drafters(outcome, situation)
-        readings_s = [self._reading_s(*pair) for pair in zip(outcome.plans, outcome.offers, strict=True)]
-        bill = make_bill(outcome, readings_s, situation.steps_s, situation.plain_s, self.costs.common_factor)
+        prefills_s = [self._prefill_s(*pair) for pair in zip(outcome.plans, outcome.offers, strict=True)]
+        bill = make_bill(outcome, prefills_s, situation.steps_s, situation.plain_s, self.costs.common_factor)
         self._keep_times(outcome, bill)
         for index in range(len(outcome.sequences)):
             self._learn(outcome, index, bill)
@@ -92,10 +93,10 @@ class AdaptiveController:
         num_sequences = len(sequences)
         context = sum(len(sequence.token_ids) for sequence in sequences) / num_sequences
         plain_s = self.costs.step_s(num_sequences, context)
-        self._pace.start(plain_s)
-        self._pace_between_copies.start(plain_s)
+        self._speedup.start(plain_s)
+        self._speedup_between_copies.start(plain_s)
         steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
-        overall_rate = self._pace.speed_up * num_sequences / plain_s
+        overall_rate = self._speedup.speed_up * num_sequences / plain_s
         situation = Situation(
             step=self._step,
             num_sequences=num_sequences,
@@ -103,7 +104,7 @@ class AdaptiveController:
             steps_s=steps_s,
             row_s=early_row_s(steps_s),
             plain_s=plain_s,
-            rate=self._pace_between_copies.speed_up * num_sequences / plain_s,
+            rate=self._speedup_between_copies.speed_up * num_sequences / plain_s,
             num_ready=_count_ready(offers),
         )
         prices_s = situation.row_prices(0, [1.0] * self._limits.num_speculative_tokens)
@@ -118,25 +119,25 @@ class AdaptiveController:
         return history
 
     def _budgets(self, sequences: list[Sequence]) -> list[ProbeBudget]:
-        """Of all time, and of each of these sequences'."""
+        """Returns the probe budgets of all time and of each of these sequences."""
         return [self._chooser.budget, *(self._history(sequence).budget for sequence in sequences)]
 
     def _forget_ended(self) -> None:
-        """Takes in what drafters lost on the sequences that have ended."""
+        """Adds what drafters lost on the sequences that have ended, and drops their histories."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
             history = self._histories.pop(sequence)
             self._times.lost_s += history.lost_s * self.costs.common_factor
-            self._times.wasted_s += history.vain_reading_s * self.costs.common_factor
+            self._times.wasted_s += history.unrepaid_prefill_s * self.costs.common_factor
 
-    def _reading_s(self, plan: Plan, offer: Offer) -> float:
-        """What a plan's drafter takes to read a text that is new to it; what it reads of a known one is part of its
-        draft."""
+    def _prefill_s(self, plan: Plan, offer: Offer) -> float:
+        """Returns the seconds that a plan's drafter needs to read a text that is new to it. Catching up with a text
+        that it knows is part of its draft."""
         num_missed = offer.num_missed.get(plan.drafter, 0)
         return self.costs.catch_up_s(plan.drafter, num_missed) if num_missed > SMALL_CATCH_UP else 0.0
 
     def _refine_drafters(self, outcome: StepOutcome, situation: Situation) -> None:
-        """Counts each drafter's passes, and compares its time with what they should have taken, where it read little
-        besides."""
+        """Counts the passes of each drafter, and compares its time with the predicted time of those passes where it
+        read little else."""
         for name, measured_s in outcome.drafting_s.items():
             if not self.costs.has_price(name):
                 continue
@@ -153,8 +154,8 @@ class AdaptiveController:
                 self.costs.refine_drafter(name, predicted_s, measured_s)
 
     def _count_passes(self, name: str, outcome: StepOutcome, sizes: dict[int, int], num_passes: int) -> None:
-        """Compares the passes of a drafter with what its drafts, `sizes` long by sequence, were expected to take: the
-        sequences share them."""
+        """Compares the number of a drafter's passes with the number expected for its drafts, whose lengths by sequence
+        are `sizes`. Sequences share passes."""
         history = self._portfolio.of(name)
         history.reads_ahead = name in outcome.passes
         num_expected = max(
@@ -173,21 +174,26 @@ class AdaptiveController:
             self._times.compared_s += outcome.target_s + sum(outcome.drafting_s.values())
         for budget in self._budgets(outcome.sequences):
             budget.total_s += self._situation.plain_s + bill.extra_s
-        self._keep_pace(outcome, bill)
+        self._keep_speedup(outcome, bill)
 
-    def _keep_pace(self, outcome: StepOutcome, bill: Bill) -> None:
-        """Records all sequences, and apart those that did not copy; without the prefill of whole texts, which is done
-        once."""
+    def _keep_speedup(self, outcome: StepOutcome, bill: Bill) -> None:
+        """Records the step of all sequences, and apart that of those that did not copy; without the prefill of whole
+        texts, which is done once."""
         plain_step_s = self._situation.plain_s / len(outcome.sequences)
-        for index, (plan, offer) in enumerate(zip(outcome.plans, outcome.offers, strict=True)):
-            plain_s = len(outcome.verdicts[index].committed) * plain_step_s
-            spent_s = plain_step_s + bill.cost_s[index] - bill.reading_s[index]
-            self._pace.record(plain_s, spent_s)
-            if plan.drafter in offer.num_missed or plan.window < _COPY_LENGTH:
-                self._pace_between_copies.record(plain_s, spent_s)
+        plain_s = [len(verdict.committed) * plain_step_s for verdict in outcome.verdicts]
+        costs_s = zip(bill.cost_s, bill.prefill_s, strict=True)
+        spent_s = [plain_step_s + cost_s - prefill_s for cost_s, prefill_s in costs_s]
+        self._speedup.record(sum(plain_s), sum(spent_s))
+        others = [
+            index
+            for index, (plan, offer) in enumerate(zip(outcome.plans, outcome.offers, strict=True))
+            if plan.drafter in offer.num_missed or plan.window < _COPY_LENGTH
+        ]
+        if others:
+            self._speedup_between_copies.record(sum(plain_s[i] for i in others), sum(spent_s[i] for i in others))
 
     def _learn(self, outcome: StepOutcome, index: int, bill: Bill) -> None:
-        """From one sequence's drafts, all of them, and what they cost and saved."""
+        """Learns from all drafts of one sequence, and from what they cost and saved."""
         history = self._history(outcome.sequences[index])
         plan, draft, committed = outcome.plans[index], outcome.drafts[index], outcome.verdicts[index].committed
         for free in outcome.offers[index].free_drafts:
@@ -196,7 +202,7 @@ class AdaptiveController:
             return
         own = history.of(plan.drafter)
         own.net_s += bill.saved_s[index]
-        own.vain_reading_s = 0.0 if outcome.verdicts[index].path else own.vain_reading_s + bill.reading_s[index]
+        own.unrepaid_prefill_s = 0.0 if outcome.verdicts[index].path else own.unrepaid_prefill_s + bill.prefill_s[index]
         is_made = self.costs.has_price(plan.drafter)
         if draft.drafter != plan.drafter:
             return
@@ -210,11 +216,11 @@ class AdaptiveController:
                 own.fail()
         if own.is_probing:
             own.is_probing = False
-            own.patience.record(bill.saved_s[index] > 0.0)
+            own.retry.record(bill.saved_s[index] > 0.0)
             for budget in self._budgets([outcome.sequences[index]]):
                 budget.spent_s += max(0.0, -bill.saved_s[index])
 
 
 def _count_ready(offers: list[Offer]) -> Counter[str]:
-    """Sequences that each drafter with a price has read."""
+    """Returns for each drafter that runs a model how many sequences it has read."""
     return Counter(name for offer in offers for name, missed in offer.num_missed.items() if missed <= SMALL_CATCH_UP)

@@ -10,12 +10,12 @@ from paceline.controller.protocol import StepOutcome
 @dataclass(frozen=True, slots=True)
 class Bill:
     """`saved_s[i]` is what plain decoding would have taken for sequence i's accepted draft tokens, less what its draft
-    cost, `cost_s[i]`, of which `reading_s[i]` went into reading its text, once for all drafts to come. `wasted_s` is
+    cost, `cost_s[i]`, of which `prefill_s[i]` went into reading its text, once for all drafts to come. `wasted_s` is
     the cost, without reading, of the drafts of which nothing was accepted."""
 
     saved_s: list[float]
     cost_s: list[float]
-    reading_s: list[float]
+    prefill_s: list[float]
     wasted_s: float
 
     @property
@@ -25,10 +25,10 @@ class Bill:
 
 
 def make_bill(
-    outcome: StepOutcome, readings_s: list[float], steps_s: list[float], plain_s: float, common_factor: float
+    outcome: StepOutcome, prefills_s: list[float], steps_s: list[float], plain_s: float, common_factor: float
 ) -> Bill:
     """The bill of one step, whose target pass takes `steps_s[n]` with n draft rows, and `plain_s` without any row but
-    one for each sequence; `readings_s` are the prices of the texts that were to be read.
+    one for each sequence; `prefills_s` are the prices of the texts that were to be read.
 
     Rows are paid by node. A drafter's measured time, over `common_factor`, is shared by the sequences it drafted for;
     that of a free one, which always proposes, by all sequences.
@@ -48,10 +48,10 @@ def make_bill(
                 cost_s += measured_s / common_factor / (num_sequences if is_free else users.count(name))
         costs_s.append(cost_s)
         saved_s.append(len(verdict.path) * plain_s / num_sequences - cost_s)
-    readings_s = [min(pair) for pair in zip(readings_s, costs_s, strict=True)]
+    prefills_s = [min(pair) for pair in zip(prefills_s, costs_s, strict=True)]
     wasted_s = sum(
-        cost_s - reading_s
-        for cost_s, reading_s, verdict in zip(costs_s, readings_s, outcome.verdicts, strict=True)
+        cost_s - prefill_s
+        for cost_s, prefill_s, verdict in zip(costs_s, prefills_s, outcome.verdicts, strict=True)
         if not verdict.path
     )
-    return Bill(saved_s, costs_s, readings_s, wasted_s)
+    return Bill(saved_s, costs_s, prefills_s, wasted_s)

@@ -20,7 +20,7 @@ from paceline.controller.acceptance import (
     judge_chain,
 )
 from paceline.controller.planner import Candidate
-from paceline.controller.probing import Guard, Patience, ProbeBudget
+from paceline.controller.probing import Guard, ProbeBudget, RetryBackoff
 from paceline.core import Calibration, Draft
 from paceline.core.draft_tree import chain_length, cut
 
@@ -28,15 +28,19 @@ LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
 _RATE_MEMORY = 0.98
 _FIRST_REACH = 3
-_FORGONE_MEMORY = 0.9
+_MISSED_MEMORY = 0.9
 _PASS_MEMORY = 0.95
-_MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (dev/LOG.md)
+_MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (decision 016)
 
 
 @dataclass(slots=True)
 class DrafterHistory:
-    """One drafter over all sequences. `reads_ahead` says that its model checks what free drafters guess in the passes
-    that it makes anyhow, `pass_share` how many passes it takes for one that was expected."""
+    """What is known of one drafter over all sequences.
+
+    `advance` are the rates by depth at which it goes on and is right, `continuation` the rate at which a node that it
+    drafts below accepted ones is accepted. `reads_ahead` says that its model checks the guesses of free drafters in the
+    passes that it makes anyway; `pass_share` is the number of passes it makes for each one expected.
+    """
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
     advance: DepthRates = field(default_factory=DepthRates.of_drafter)
@@ -62,9 +66,10 @@ class DrafterHistory:
 
 
 @dataclass(slots=True)
-class Forgone:
-    """What a drafter that has not read the text would have brought beyond the best free draft, in tokens: in `total`,
-    and a step of late."""
+class MissedTokens:
+    """The tokens that a drafter would have brought beyond the best free draft if it had read the text: the total, and
+    a decayed mean for each step.
+    """
 
     total: float = 0.0
     num_steps: float = 0.0
@@ -73,8 +78,8 @@ class Forgone:
     def add(self, advantage: float) -> None:
         """Counts one step."""
         self.total += advantage
-        self.recent = self.recent * _FORGONE_MEMORY + advantage
-        self.num_steps = self.num_steps * _FORGONE_MEMORY + 1.0
+        self.recent = self.recent * _MISSED_MEMORY + advantage
+        self.num_steps = self.num_steps * _MISSED_MEMORY + 1.0
 
     @property
     def rate(self) -> float:
@@ -84,19 +89,23 @@ class Forgone:
 
 @dataclass(slots=True)
 class OwnHistory:
-    """One drafter on one sequence. `reach` is the most nodes that it has earned: a first draft is short, and each
-    success makes more room. `net_s` is what it saved less what it cost, `vain_reading_s` what it took to read the text
-    since its last success, `missing` what it would have brought since it was last up with the text; `is_started` says
-    that reading the text was found to pay."""
+    """What is known of one drafter on one sequence.
+
+    `reach` is the most nodes that a draft may have: the first draft is short, and each success allows longer ones.
+    `net_s` is the time that drafts saved minus what they cost. `unrepaid_prefill_s` is the time spent on reading the
+    text since a draft was last accepted. `missed` counts the tokens that the drafter would have brought while it had
+    not read the text. `is_started` says that it was found worth reading the text, and `is_probing` that its next draft
+    is a probe.
+    """
 
     bias: SequenceBias = field(default_factory=SequenceBias)
     advance: DepthRates = field(default_factory=DepthRates.of_sequence)
     guard: Guard = field(default_factory=Guard)
-    patience: Patience = field(default_factory=Patience)
+    retry: RetryBackoff = field(default_factory=RetryBackoff)
     reach: int = _FIRST_REACH
     net_s: float = 0.0
-    vain_reading_s: float = 0.0
-    missing: Forgone = field(default_factory=Forgone)
+    unrepaid_prefill_s: float = 0.0
+    missed: MissedTokens = field(default_factory=MissedTokens)
     is_started: bool = False
     has_drafted: bool = False
     is_probing: bool = False
@@ -124,9 +133,9 @@ class SequenceHistory:
         return sum(max(0.0, -own.net_s) for own in self.drafters.values())
 
     @property
-    def vain_reading_s(self) -> float:
+    def unrepaid_prefill_s(self) -> float:
         """Seconds of reading that no accepted token followed."""
-        return sum(own.vain_reading_s for own in self.drafters.values())
+        return sum(own.unrepaid_prefill_s for own in self.drafters.values())
 
     def of(self, drafter: str) -> OwnHistory:
         """The drafter's, new where it has none."""

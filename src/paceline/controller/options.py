@@ -1,6 +1,6 @@
-"""Which drafters a sequence may have in a step, as candidates for the planner, and from its picks to plans.
+"""Decides which drafters a sequence may have in a step, as candidates for the planner, and turns its picks into plans.
 
-Here is decided who starts reading a text, who is probed, who pauses, and why nothing is drafted where nothing is.
+It also decides when a drafter starts to read a text, when it is probed, and which reason is given for no draft.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from paceline.controller.candidates import (
-    Forgone,
+    MissedTokens,
     OwnHistory,
     Portfolio,
     SequenceHistory,
@@ -27,9 +27,9 @@ from paceline.core import Calibration, Plan, Sequence
 DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
-SMALL_CATCH_UP = 32  # tokens; more than this must be repaid over the steps to come
-_REPAYMENT = 1.25
-_REGRET_SHARE = 0.05  # of the price of a first start that must have been forgone before
+SMALL_CATCH_UP = 32  # tokens; reading more than this must be repaid by the tokens still to come
+_REPAYMENT = 1.25  # expected gain over the price of reading a text
+_LEAST_MISSED_SHARE = 0.05  # of that price, in tokens missed before a first start
 _PROBE_WINDOW = 4
 _ROWS_AHEAD = 4
 _FALLBACK_PERIOD = 64
@@ -39,7 +39,7 @@ _MOST_READ_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What users set: the most nodes of one sequence, and the acceptance rate below which a drafter rests."""
+    """What users set: the most draft tokens for one sequence, and the acceptance rate below which a drafter rests."""
 
     num_speculative_tokens: int
     fallback_threshold: float | None = None
@@ -47,9 +47,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One step's prices: `rate` is the tokens per second that time is worth, `steps_s[n]` the target's time with n
-    draft rows, `row_s` the mean of the first few of them, `plain_s` that of a step of one row for each sequence.
-    `num_ready` is how many sequences each drafter has read."""
+    """The prices that hold in one step.
+
+    `rate` says how many tokens a second is worth. `steps_s[n]` is the time of the target's pass with n draft rows,
+    `row_s` the mean price of the first few rows, `plain_s` the time of a pass with one row for each sequence. A node of
+    a free draft at depth d must be accepted with a probability of at least `free_floors[d]`. `num_ready` says how many
+    sequences each drafter has read.
+    """
 
     step: int
     num_sequences: int
@@ -63,12 +67,15 @@ class Situation:
 
     @classmethod
     def empty(cls) -> Situation:
-        """Before the first step."""
+        """Returns what holds before the first step."""
         return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
 
     def row_prices(self, num_rows: int, num_drafting: abc.Sequence[float]) -> list[float]:
-        """Seconds of a row at each depth beside `num_rows` other rows, where `num_drafting[d]` sequences are expected
-        to draft as deep: the least mean price over the next few depths; a jump is paid by all rows behind it."""
+        """Returns the seconds that a row costs at each depth beside `num_rows` other rows, where `num_drafting[d]`
+        sequences are expected to draft to depth d.
+
+        The price is the least mean over the next few depths, so that the rows after a jump in cost share it.
+        """
         last = len(self.steps_s) - 1
         rows = [min(last, num_rows + round(added)) for added in accumulate(num_drafting, initial=0.0)]
         depth = len(num_drafting)
@@ -83,8 +90,9 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class _MadeTerms:
-    """How a made draft is to stop: the probability that a next node would be accepted, what confidence is worth, and
-    the most nodes it may have; `drafted` is the probability that it gets to each depth."""
+    """When a model's draft is to stop: `continuation` is the probability that a further node would be accepted,
+    `calibration` tells what the model's confidence is worth, `most_nodes` is the longest draft, and `drafted[d]` the
+    probability that the draft gets to depth d."""
 
     continuation: float
     calibration: Calibration
@@ -94,8 +102,8 @@ class _MadeTerms:
 
 @dataclass(slots=True)
 class Options:
-    """One sequence's candidates. `forced` is a drafter that is not up for choice: it reads on, or is probed. `reason`
-    is why nothing is drafted where nothing is."""
+    """One sequence's candidates. A `forced` drafter is used without a choice, because it reads the text or is probed.
+    `reason` is given where nothing is drafted."""
 
     candidates: list[Candidate] = field(default_factory=list)
     terms: dict[str, _MadeTerms] = field(default_factory=dict)
@@ -103,19 +111,19 @@ class Options:
     forced: str | None = None
 
     def force(self, drafter: str) -> None:
-        """Leaves no pick."""
+        """Leaves the planner no choice."""
         self.candidates.clear()
         self.forced = drafter
 
 
 def early_row_s(steps_s: abc.Sequence[float]) -> float:
-    """Mean seconds of the first few draft rows."""
+    """Returns the mean seconds of the first few draft rows."""
     last = min(_ROWS_AHEAD, len(steps_s) - 1)
     return (steps_s[last] - steps_s[0]) / max(1, last)
 
 
 class OptionChooser:
-    """Makes options of offers and plans of choices."""
+    """Turns offers into candidates, and the planner's picks into plans."""
 
     def __init__(self, portfolio: Portfolio, costs: CostModel, limits: Limits) -> None:
         self.budget = ProbeBudget()
@@ -126,7 +134,7 @@ class OptionChooser:
     def options(
         self, sequence: Sequence, history: SequenceHistory, offer: Offer, limit: int, situation: Situation
     ) -> Options:
-        """What this sequence may have; changes only what its history says of drafters that are off."""
+        """Returns the candidates of one sequence; changes only its history's entries on drafters that are off."""
         options = Options()
         for draft in offer.free_drafts:
             own = history.of(draft.drafter)
@@ -143,7 +151,7 @@ class OptionChooser:
         return options
 
     def passes(self, name: str, offer: Offer, history: SequenceHistory, num_depths: int) -> list[float]:
-        """The probabilities that depths of this drafter's draft take a pass of their own."""
+        """Returns for each depth of this drafter's draft the probability that it takes a pass of its own."""
         reads_ahead = self._portfolio.of(name).reads_ahead
         guesses = self._portfolio.guesses(offer.free_drafts, history) if reads_ahead else []
         return pass_likelihoods(guesses, num_depths)
@@ -151,7 +159,8 @@ class OptionChooser:
     def plans(
         self, options: abc.Sequence[Options], picks: abc.Sequence[Pick], limits: abc.Sequence[int], situation: Situation
     ) -> list[Plan]:
-        """The plan of each sequence: free drafts as chosen, made ones as far as they go until they stop paying."""
+        """Returns the plan of each sequence: a free draft with the window picked, or a model's draft with the
+        thresholds at which it stops paying."""
         users = [
             option.forced or (None if pick.candidate is None else option.candidates[pick.candidate].drafter)
             for option, pick in zip(options, picks, strict=True)
@@ -171,8 +180,9 @@ class OptionChooser:
         return plans
 
     def _made_plan(self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation) -> Plan:
-        """A draft that ends where a node is not worth its row, or the next not what it costs: its row and its share of
-        the drafter's pass, if so many sequences draft and stop as this one is expected to."""
+        """Returns a plan for a model's draft. It ends where a node is not worth its row, or where the next node is not
+        worth its row and its share of the drafter's pass; the share assumes that the other sequences stop as this one
+        is expected to."""
         num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
         row_s = situation.row_prices(num_rows, num_drafting)
         depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
@@ -189,18 +199,18 @@ class OptionChooser:
         )
 
     def _depth_s(self, name: str, num_sequences: int, context: float) -> float:
-        """Seconds of a depth of drafts, whose passes read ahead as they did of late."""
+        """Returns the seconds of one depth of drafts, in passes that read ahead as much as recent ones did."""
         return self._portfolio.of(name).pass_share * self._costs.depth_s(name, num_sequences, context)
 
     def _read_above(self, name: str, num_users: int, context: float) -> tuple[float, ...]:
-        """What a row more costs in a pass of the drafter, in passes that each user would save by it."""
+        """Returns the price of one more row in a draft pass, measured in saved passes."""
         rows_s = [self._costs.depth_s(name, num_users + extra, context) for extra in range(_MOST_READ_AHEAD + 1)]
         return tuple(num_users * (more - less) / rows_s[0] for less, more in pairwise(rows_s))
 
     def _allowed(
         self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
     ) -> int:
-        """The most nodes this drafter may have; where that is 0, `options` learn why."""
+        """Returns the most nodes this drafter may have; where that is 0, sets the reason in `options`."""
         names = sequence.request.speculation.drafters
         if limit == 0 or (names is not None and name not in names):
             options.reason = REASON_NOT_ALLOWED
@@ -227,8 +237,8 @@ class OptionChooser:
         free_worth: float,
         situation: Situation,
     ) -> None:
-        """A drafter with a price: a candidate where it could draft now, else the question of starting it. It may have
-        as many nodes as there are `passes`."""
+        """Adds a drafter that runs a model: as a candidate if it has read the text, else if it is worth starting, or as
+        a probe. Its draft may have as many nodes as there are `passes`."""
         own = history.of(name)
         candidate, terms = self._made(name, own, num_missed, passes, situation)
         options.terms[name] = terms
@@ -236,7 +246,7 @@ class OptionChooser:
         worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
         if is_ready:
             own.is_started = False
-            own.missing = Forgone()
+            own.missed = MissedTokens()
             if worth > 0.0:
                 options.candidates.append(candidate)
                 return
@@ -245,7 +255,7 @@ class OptionChooser:
             options.force(name)
             return
         is_off = worth <= 0.0 or own.guard.is_in_doubt
-        if is_off and own.patience.wait() and self._can_probe(name, num_missed, history, situation):
+        if is_off and own.retry.wait() and self._can_probe(name, num_missed, history, situation):
             own.is_probing = True
             options.terms[name] = replace(terms, most_nodes=min(len(passes), _PROBE_WINDOW))
             options.force(name)
@@ -275,18 +285,18 @@ class OptionChooser:
         own: OwnHistory,
         situation: Situation,
     ) -> bool:
-        """Whether reading the text will be repaid by the steps that are left, and enough has been forgone to tell."""
-        own.missing.add(max(0.0, worth - free_worth))
+        """Returns whether the steps still to come will repay reading the text, and enough tokens were missed."""
+        own.missed.add(max(0.0, worth - free_worth))
         if own.guard.is_in_doubt:
             return False
         price = situation.rate * self._costs.catch_up_s(name, num_missed)
         num_steps = _expected_tokens(sequence) / (1.0 + worth)
-        if own.missing.rate * num_steps < _REPAYMENT * price:
+        if own.missed.rate * num_steps < _REPAYMENT * price:
             return False
-        return own.has_drafted or own.missing.total >= _REGRET_SHARE * price
+        return own.has_drafted or own.missed.total >= _LEAST_MISSED_SHARE * price
 
     def _can_probe(self, name: str, num_missed: int, history: SequenceHistory, situation: Situation) -> bool:
-        """Whether the budgets hold, of all time and of this sequence's."""
+        """Returns whether a probe fits the budgets of all time and of this sequence."""
         node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
         price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
         return all(budget.can_afford(price_s, situation.plain_s) for budget in (self.budget, history.budget))
@@ -300,6 +310,7 @@ def _expected_tokens(sequence: Sequence) -> float:
 
 
 def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
-    """Expected tokens less what they cost at the mean price of a row, with the best number of nodes; 0 at least."""
+    """Returns the expected tokens minus their cost at the mean price of a row, for the best number of nodes; at least
+    0."""
     row_s = situation.row_s + candidate.depth_s / num_sharing
     return worths_by_size(candidate, row_s, situation.rate)[-1]

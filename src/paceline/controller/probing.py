@@ -67,7 +67,7 @@ class ProbeBudget:
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryBackoff:
     """When to probe next: each probe that brings nothing doubles the number of steps to the next."""
 
     idle_steps: int = 0

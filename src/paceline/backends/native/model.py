@@ -30,7 +30,7 @@ from paceline.core import (
 )
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 
-# Narrower models say something else with activations of 8 bits, by enough to change a token now and then (dev/LOG.md).
+# With activations of 8 bits narrower models give other tokens now and then (decision 009).
 MIN_EIGHT_BITS_WIDTH = 1024
 
 ThreadPool = _native.ThreadPool

@@ -14,7 +14,7 @@ from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffix
 from paceline.drafters.suffix.store import SuffixStore
 
 MAX_MATCH = 24
-"""Longest context. Texts hardly leave a path that they followed for so long (dev/LOG.md)."""
+"""Longest context. Texts hardly leave a path that they followed for so long (decision 001)."""
 
 PIECE_SIZE = 64
 """Output tokens after which a running sequence's text enters the store, so that others can use it."""
