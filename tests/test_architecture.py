@@ -144,6 +144,28 @@ def test_python_files_are_small() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+MOST_CONTROLLER_LINES = 1090
+MOST_CONTROLLER_CONSTANTS = 39
+
+
+def test_the_controller_grows_no_further() -> None:
+    """Its code lines, and its numbers other than 0, 1, -1 and 2, defaults of parameters included. What each part brings
+    is in decision 022; these limits are to fall."""
+    num_lines, constants = 0, list[float]()
+    for path in sorted((PACKAGE / "controller").glob("*.py")):
+        tree = _parse(path)
+        documented = [node for node in ast.walk(tree) if isinstance(node, (*FUNCTION_NODES, ast.ClassDef))]
+        docstrings = {line for node in documented for line in _docstring_lines(node)}
+        if ast.get_docstring(tree) is not None:
+            docstrings |= set(range(tree.body[0].lineno, (tree.body[0].end_lineno or 0) + 1))
+        lines = path.read_text(encoding="utf-8").splitlines()
+        num_lines += sum(_is_counted(line) for number, line in enumerate(lines, 1) if number not in docstrings)
+        numbers = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        constants += [one for one in numbers if type(one) in (int, float) and one not in (0, 1, -1, 2)]
+    assert num_lines <= MOST_CONTROLLER_LINES
+    assert len(constants) <= MOST_CONTROLLER_CONSTANTS, constants
+
+
 def _blank_cpp(source: str) -> str:
     """The source with comments, strings and character literals replaced by nothing, line breaks kept."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'"

@@ -19,14 +19,11 @@ _SEQUENCE_RATE = 0.1
 _DRAFTER_RATE = 0.3
 _LEAST_DRAFTER_RATE = 0.01
 _SLOPE_SHARE = 0.1
-_MAX_BIAS = 6.0
 _LEAST_VARIANCE = 0.06
 _EVEN_VARIANCE = 0.25
-_SLOPES = (0.2, 2.0)
 _SEQUENCE_MEMORY = 0.93
 _DRAFTER_MEMORY = 0.995
-_DRAFTER_PRIOR = 6.0  # imagined cases of the first guess
-_SEQUENCE_PRIOR = 4.0  # and of what is usual for the drafter
+_PRIOR_WEIGHT = 4.0  # cases that the prior of a rate counts as
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,8 @@ class ConfidenceModel:
         error = (judgement.is_accepted - probability) * _EVEN_VARIANCE / variance
         rate = max(_LEAST_DRAFTER_RATE, _DRAFTER_RATE / (1.0 + 0.1 * self.num_learnt))
         self.num_learnt += 1
-        self.bias = _within(self.bias + rate * error, -_MAX_BIAS, _MAX_BIAS)
-        self.slope = _within(self.slope + _SLOPE_SHARE * rate * error * odds, *_SLOPES)
+        self.bias += rate * error
+        self.slope += _SLOPE_SHARE * rate * error * odds
         own.learn(error)
 
 
@@ -92,7 +89,7 @@ class SequenceBias:
 
     def learn(self, error: float) -> None:
         """Follows one error of the whole prediction."""
-        self.bias = _within(self.bias + _SEQUENCE_RATE * error, -_MAX_BIAS, _MAX_BIAS)
+        self.bias += _SEQUENCE_RATE * error
 
 
 def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
@@ -105,23 +102,22 @@ class DepthRates:
     """Decayed frequencies by depth: of `num_tried[d]` cases that reached depth d, `num_true[d]` went on; a prior counts
     as much as `prior_weight` cases."""
 
-    __slots__ = ("_memory", "_prior_weight", "num_tried", "num_true")
+    __slots__ = ("_memory", "num_tried", "num_true")
 
-    def __init__(self, memory: float, prior_weight: float) -> None:
+    def __init__(self, memory: float) -> None:
         self._memory = memory
-        self._prior_weight = prior_weight
         self.num_true = [0.0] * MAX_DEPTH
         self.num_tried = [0.0] * MAX_DEPTH
 
     @classmethod
     def of_drafter(cls) -> DepthRates:
         """Returns rates over all sequences, which change slowly."""
-        return cls(_DRAFTER_MEMORY, _DRAFTER_PRIOR)
+        return cls(_DRAFTER_MEMORY)
 
     @classmethod
     def of_sequence(cls) -> DepthRates:
         """Returns rates that forget as fast as a text changes."""
-        return cls(_SEQUENCE_MEMORY, _SEQUENCE_PRIOR)
+        return cls(_SEQUENCE_MEMORY)
 
     def record(self, depth: int, is_true: bool) -> None:
         """Adds one case; older ones of this depth lose weight."""
@@ -130,7 +126,7 @@ class DepthRates:
 
     def rate(self, depth: int, prior: float) -> float:
         """Of going on at this depth."""
-        return (self.num_true[depth] + self._prior_weight * prior) / (self.num_tried[depth] + self._prior_weight)
+        return (self.num_true[depth] + _PRIOR_WEIGHT * prior) / (self.num_tried[depth] + _PRIOR_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,3 @@ def judge_chain(draft: Draft, window: int, committed: Sequence[int]) -> Iterator
         yield ChainNode(depth, depth < length, is_accepted)
         if not is_accepted:
             return
-
-
-def _within(value: float, low: float, high: float) -> float:
-    return min(high, max(low, value))

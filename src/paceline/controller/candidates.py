@@ -21,15 +21,13 @@ from paceline.controller.acceptance import (
 )
 from paceline.controller.planner import Candidate
 from paceline.controller.probing import Guard, ProbeBudget, RetryBackoff
+from paceline.controller.recent_speedup import RECENT_MEMORY
 from paceline.core import Calibration, Draft
 from paceline.core.draft_tree import chain_length, cut
 
 LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned
 _FIRST_GUESS = 0.75  # acceptance of a drafter that nobody has seen
-_RATE_MEMORY = 0.98
 _FIRST_REACH = 3
-_MISSED_MEMORY = 0.9
-_PASS_MEMORY = 0.95
 _MODEL_CALIBRATION = (1.5, 0.2)  # slope and bias, fitted to recorded texts (decision 016)
 
 
@@ -57,12 +55,12 @@ class DrafterHistory:
 
     def count(self, num_drafted: int, num_accepted: int) -> None:
         """Takes in one draft."""
-        self.num_drafted = self.num_drafted * _RATE_MEMORY + num_drafted
-        self.num_accepted = self.num_accepted * _RATE_MEMORY + num_accepted
+        self.num_drafted = self.num_drafted * RECENT_MEMORY + num_drafted
+        self.num_accepted = self.num_accepted * RECENT_MEMORY + num_accepted
 
     def count_passes(self, num_passes: int, num_expected: float) -> None:
         """Takes in the drafts of one step."""
-        self.pass_share += (num_passes / num_expected - self.pass_share) * (1.0 - _PASS_MEMORY)
+        self.pass_share += (num_passes / num_expected - self.pass_share) * (1.0 - RECENT_MEMORY)
 
 
 @dataclass(slots=True)
@@ -78,8 +76,8 @@ class MissedTokens:
     def add(self, advantage: float) -> None:
         """Counts one step."""
         self.total += advantage
-        self.recent = self.recent * _MISSED_MEMORY + advantage
-        self.num_steps = self.num_steps * _MISSED_MEMORY + 1.0
+        self.recent = self.recent * RECENT_MEMORY + advantage
+        self.num_steps = self.num_steps * RECENT_MEMORY + 1.0
 
     @property
     def rate(self) -> float:

@@ -14,7 +14,6 @@ from itertools import accumulate
 import msgspec
 
 MAX_TABLE_ROWS = 1024
-_MAX_TABLE_SEQUENCES = 256
 _COMMON_RATE = 0.3  # how fast a slowdown of everything is followed
 _OWN_RATE = 0.02  # and what one entry costs against the others
 _MAX_SURPRISE = 0.4  # in log time; more than this in one step is an outlier
@@ -62,7 +61,7 @@ class CostModel:
         self._row_s = [costs.target.at(num_rows) for num_rows in range(MAX_TABLE_ROWS + 1)]
         self._row_factors = [1.0] * (MAX_TABLE_ROWS + 1)
         self._depth_s = {
-            name: [drafter.depth.at(count) for count in range(_MAX_TABLE_SEQUENCES + 1)]
+            name: [drafter.depth.at(count) for count in range(MAX_TABLE_ROWS + 1)]
             for name, drafter in costs.drafters.items()
         }
         self._corrections: dict[tuple[str, int], float] = {}
@@ -101,7 +100,7 @@ class CostModel:
         if costs is None:
             return 0.0
         table = costs.depth
-        seconds = self._depth_s[drafter][min(num_sequences, _MAX_TABLE_SEQUENCES)] + context * (
+        seconds = self._depth_s[drafter][min(num_sequences, MAX_TABLE_ROWS)] + context * (
             table.context_s + table.row_context_s * num_sequences
         )
         return seconds * self._factor(drafter, 0)

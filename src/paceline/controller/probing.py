@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PROBE_SHARE = 0.01
-_MEMORY = 0.99
 _LEAST_PAUSE = 4
 _MOST_PAUSE = 1024
 _ALLOWANCE = 1.8  # plain steps that a drafter may be behind, or ahead
@@ -19,12 +18,12 @@ _CREDIT = 2.0  # plain steps that probes may take before anything is known
 
 @dataclass(slots=True)
 class Guard:
-    """The balance of one drafter on one sequence: seconds saved minus seconds spent, of late. `num_losses` of its
-    latest drafts in a row cost more than they saved.
+    """The balance of one drafter on one sequence, in seconds saved minus seconds spent. `num_losses` counts its latest
+    drafts in a row that cost more than they saved.
 
-    Once it is behind by more than two plain steps, and not by its last draft alone, the drafter pauses, longer each
-    time until it is ahead again. It cannot be ahead by more than that either, so that old success does not pay for long
-    failure.
+    A drafter pauses once it is behind by more than the allowance and its last drafts lost. Each pause is longer, until
+    the drafter is ahead again. It cannot be ahead by more than the allowance either, so that old success does not pay
+    for a long failure.
     """
 
     balance_s: float = 0.0
@@ -44,7 +43,7 @@ class Guard:
     def record(self, saved_s: float, plain_step_s: float, step: int) -> None:
         """Takes in the net of a step in which the drafter drafted."""
         most_s = _ALLOWANCE * plain_step_s
-        self.balance_s = min(most_s, self.balance_s * _MEMORY + saved_s)
+        self.balance_s = min(most_s, self.balance_s + saved_s)
         self.num_losses = self.num_losses + 1 if saved_s < 0.0 else 0
         if self.balance_s > 0.0:
             self.pause = _LEAST_PAUSE

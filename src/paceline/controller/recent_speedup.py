@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_MEMORY = 0.97
+RECENT_MEMORY = 0.96  # what a step weighs in a mean of recent steps, against the next one
 _FIRST_SPEED_UP = 1.3  # to be expected before anything was measured
 _NUM_FIRST_STEPS = 15
 
@@ -28,8 +28,8 @@ class RecentSpeedup:
 
     def record(self, plain_s: float, spent_s: float) -> None:
         """Adds one step."""
-        self.plain_s = self.plain_s * _MEMORY + plain_s
-        self.spent_s = self.spent_s * _MEMORY + spent_s
+        self.plain_s = self.plain_s * RECENT_MEMORY + plain_s
+        self.spent_s = self.spent_s * RECENT_MEMORY + spent_s
 
     @property
     def speed_up(self) -> float:
