@@ -47,7 +47,7 @@ class _Chain:
 
     @property
     def token_ids(self) -> list[int]:
-        """Of all guesses."""
+        """The tokens of all guesses."""
         return [guess.token_id for guess in self.guesses]
 
     def wants_second(self, confidence: float) -> bool:

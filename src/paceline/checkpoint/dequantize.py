@@ -173,8 +173,8 @@ def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
 
 
 def _scales_and_minima(blocks: UInt8Array) -> tuple[Float32Array, Float32Array]:
-    """Of Q4_K and Q5_K, [n, 8, 1] each: 6-bit numbers, the first four in whole bytes, the others' top bits above
-    them."""
+    """Returns the scales and minima of Q4_K and Q5_K blocks, [n, 8, 1] each: 6-bit numbers, of which the first four
+    lie in whole bytes and the top bits of the others above them."""
     packed = blocks[:, 4:16]
     first, second, low = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 0x3F, (low & 0x0F) | ((first >> 6) << 4)], axis=1)

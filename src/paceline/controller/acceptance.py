@@ -125,7 +125,7 @@ class DepthRates:
         self.num_tried[depth] = self.num_tried[depth] * self._memory + 1.0
 
     def rate(self, depth: int, prior: float) -> float:
-        """Of going on at this depth."""
+        """Returns the rate at this depth; `prior` stands in for cases that are missing."""
         return (self.num_true[depth] + _PRIOR_WEIGHT * prior) / (self.num_tried[depth] + _PRIOR_WEIGHT)
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class SpeculationTimes:
-    """Sums in seconds over steps that had plans.
+    """Sums in seconds over the steps that had plans.
 
-    `step_s` is all of their time and `drafting_s` the part of each drafter. `wasted_s` is what drafts cost of which
-    nothing was accepted: their drafter's time, and their share of what the rows added to the target's pass. Reading a
-    text is wasted where none of the drafts behind it has a token accepted, which is known when the sequence has ended.
-    A drafter that pays has such drafts too; `lost_s` is by how much drafters cost more than they saved, summed over
-    those pairs of a drafter and an ended sequence that did.
-    `plain_s` is what plain decoding would have taken for the same tokens as predicted, instead of `compared_s`.
+    `step_s` is all of their time, and `drafting_s` the part of each drafter. `wasted_s` is the cost of drafts of which
+    nothing was accepted: the drafter's time, and the share of the target's pass that their rows added. The time of
+    reading a text is wasted if no draft after it had a token accepted, which is known when the sequence has ended. A
+    drafter that pays has wasted drafts too; `lost_s` adds up how much drafters cost more than they saved, over the
+    pairs of a drafter and an ended sequence where they did. `plain_s` is the predicted time of plain decoding for the
+    same tokens, to be compared with `compared_s`.
     """
 
     step_s: float = 0.0
@@ -36,10 +36,10 @@ class SpeculationTimes:
 
     @property
     def lost_share(self) -> float:
-        """Of all step time."""
+        """As a share of all step time."""
         return self.lost_s / self.step_s if self.step_s else 0.0
 
     @property
     def wasted_share(self) -> float:
-        """Of all step time."""
+        """As a share of all step time."""
         return self.wasted_s / self.step_s if self.step_s else 0.0

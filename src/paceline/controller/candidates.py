@@ -1,6 +1,6 @@
-"""What the adaptive controller knows of drafters and sequences, and the candidates for the planner made of that.
+"""What the controller has learnt about drafters and sequences, and the candidates for the planner made from it.
 
-`Portfolio` learns from every draft, shown to the target or not; nothing here decides.
+`Portfolio` learns from every draft, whether the target was shown it or not. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class DrafterHistory:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted tokens per drafted one, of late; None before the first."""
+        """Accepted tokens per drafted one in recent drafts; None before the first."""
         return self.num_accepted / self.num_drafted if self.num_drafted else None
 
     def count(self, num_drafted: int, num_accepted: int) -> None:
-        """Takes in one draft."""
+        """Adds one draft."""
         self.num_drafted = self.num_drafted * RECENT_MEMORY + num_drafted
         self.num_accepted = self.num_accepted * RECENT_MEMORY + num_accepted
 
     def count_passes(self, num_passes: int, num_expected: float) -> None:
-        """Takes in the drafts of one step."""
+        """Adds the passes of one step."""
         self.pass_share += (num_passes / num_expected - self.pass_share) * (1.0 - RECENT_MEMORY)
 
 
@@ -109,12 +109,12 @@ class OwnHistory:
     is_probing: bool = False
 
     def succeed(self, num_accepted: int) -> None:
-        """Makes room for more than that, if it is any."""
+        """Allows longer drafts after a success."""
         if num_accepted > 0:
             self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
 
     def fail(self) -> None:
-        """Leaves room for a single node: the next draft only asks whether things have changed."""
+        """Allows a single node: the next draft only asks whether things have changed."""
         self.reach = 1
 
 
@@ -132,7 +132,7 @@ class SequenceHistory:
 
     @property
     def unrepaid_prefill_s(self) -> float:
-        """Seconds of reading that no accepted token followed."""
+        """Seconds of prefill after which no token was accepted."""
         return sum(own.unrepaid_prefill_s for own in self.drafters.values())
 
     def of(self, drafter: str) -> OwnHistory:
@@ -187,21 +187,21 @@ class Portfolio:
         return Candidate(draft.drafter, [survival for survival, _ in kept])
 
     def guesses(self, free_drafts: Sequence[Draft], history: SequenceHistory) -> list[float]:
-        """How likely each token of the best free chain is, with those before it: what a drafter that reads ahead meets
-        in one pass where it agrees."""
+        """Returns the probability that each token of the best free chain is right, with those before it. A drafter that
+        reads ahead checks them in one pass."""
         calibrated = [(draft, self.calibration(draft.drafter, history.of(draft.drafter))) for draft in free_drafts]
         chains = [calibrated_survivals(cut(draft, chain_length(draft)), own) for draft, own in calibrated]
         return max(chains, key=sum, default=[])
 
     def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
-        """Of a draft that is still to be made."""
+        """Returns what to expect of a draft that is still to be made."""
         usual = self.of(drafter)
         depths = range(min(limit, MAX_DEPTH))
         rates = (own.advance.rate(depth, usual.advance.rate(depth, _FIRST_GUESS)) for depth in depths)
         return Expectation(tuple(accumulate(rates, mul)), usual.continuation.rate(0, _FIRST_GUESS))
 
     def learn_free(self, draft: Draft, own: OwnHistory, committed: Sequence[int]) -> None:
-        """Takes in a draft that existed before the plan."""
+        """Learns from a draft that existed before the plan."""
         judgements = judge(draft, committed)
         model = self.of(draft.drafter).confidence
         for judgement in judgements:
@@ -209,7 +209,7 @@ class Portfolio:
         own.succeed(sum(judgement.is_accepted for judgement in judgements))
 
     def learn_made(self, draft: Draft, window: int, own: OwnHistory, committed: Sequence[int]) -> None:
-        """Takes in a draft that was made for a plan of `window` nodes; that it is empty is evidence too."""
+        """Learns from a draft that was made for a plan of `window` nodes; an empty one is evidence too."""
         self.learn_free(draft, own, committed)
         own.has_drafted = True
         usual = self.of(draft.drafter)
@@ -221,7 +221,8 @@ class Portfolio:
 
 
 def pass_likelihoods(guesses: Sequence[float], num_depths: int) -> list[float]:
-    """For each depth of a draft the probability that it takes a pass of its own: that not all before it was guessed."""
+    """Returns for each depth of a draft the probability that it takes a pass of its own, because a token before it was
+    not guessed."""
     likelihoods = [1.0, *(1.0 - guess for guess in guesses)][:num_depths]
     return likelihoods + [1.0] * (num_depths - len(likelihoods))
 
@@ -236,11 +237,11 @@ def made_candidate(
     rate: float,
     price_s: float,
 ) -> Candidate:
-    """A draft that is still to be made: a depth that takes a pass costs `shared_s` for all sequences and `own_s` for
-    each; `passes` are the probabilities that depths take one.
+    """Returns a draft that is still to be made as a candidate. A depth that takes a pass costs `shared_s` once for all
+    sequences and `own_s` for each; `passes` are the probabilities that depths take one.
 
-    A drafter that stops by itself spends nothing on the depths below, and one that reads ahead no pass on some of those
-    it makes, which count as gains here.
+    A drafter that stops by itself spends nothing on the depths below, and one that reads ahead needs no pass for some
+    of its tokens; both count as gains.
     """
     pass_price = rate * (shared_s + own_s)
     gains: list[float] = []
@@ -252,7 +253,8 @@ def made_candidate(
 
 
 def never_rising(values: Sequence[float]) -> list[float]:
-    """The same sum, with means in place of runs that rise: of all sequences that never rise the nearest in squares."""
+    """Returns the sequence with the same sum that never rises and is nearest in squares: runs that rise are replaced by
+    their mean."""
     runs: list[tuple[float, int]] = []
     for value in values:
         total, count = value, 1

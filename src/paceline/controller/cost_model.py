@@ -35,7 +35,8 @@ class RowTable(msgspec.Struct, frozen=True):
 
 
 class DrafterCosts(msgspec.Struct, frozen=True):
-    """Of a drafter that runs a model: one pass by number of sequences (a depth of their drafts), and reading text."""
+    """What a drafter that runs a model costs: a pass by number of sequences, which gives a depth of their drafts, and
+    the reading of a token."""
 
     depth: RowTable
     missed_token_s: float
@@ -69,11 +70,11 @@ class CostModel:
 
     @property
     def common_factor(self) -> float:
-        """Measured time over predicted time, of late."""
+        """Measured time over predicted time in recent steps."""
         return math.exp(self._common)
 
     def steps_s(self, num_rows: int, num_extra: int, context: float) -> list[float]:
-        """Seconds of the target's pass with 0 to `num_extra` rows beyond `num_rows`, behind `context` positions each.
+        """Seconds of the target's pass with 0 to `num_extra` rows beyond `num_rows`, after `context` positions each.
 
         The part of attention that does not depend on the rows is left to `context_s`.
         """

@@ -20,22 +20,23 @@ REASON_NO_DRAFT = "no draft"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one sequence can have in this step: a draft of each free drafter that has one, and of each other drafter
-    that has room for it how many tokens it must read first. `max_window` is the most nodes."""
+    """What drafters offer one sequence in this step: the drafts of the free ones, and for each other drafter that has
+    room for it the number of tokens that it must read first. `max_window` is the most draft tokens."""
 
     max_window: int
     free_drafts: tuple[Draft, ...] = ()
     num_missed: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, plan: Plan) -> Draft:
-        """The free draft that a plan names, cut to its window; empty where there is none."""
+        """Returns the free draft that a plan names, cut to its window; empty where there is none."""
         named = (draft for draft in self.free_drafts if draft.drafter == plan.drafter)
         return cut(next(named, Draft()), plan.window)
 
 
 @dataclass(frozen=True, slots=True)
 class StepRoom:
-    """A step before its drafts: its rows, how many of them belong to prompts, and how many drafts may add."""
+    """The rows of a step before drafts: all of them, those of sequences that may not draft (prompts, above all), and
+    how many more rows drafts may add."""
 
     num_rows: int
     num_prompt_rows: int

@@ -22,17 +22,17 @@ class Calibration:
     bias: float = 0.0
 
     def probability(self, confidence: float) -> float:
-        """Of acceptance; rises with the confidence, of which more than 0.98 counts as 0.98 (less than 0.02 as 0.02)."""
+        """Returns the probability of acceptance for a confidence, which counts as at most 0.98 and at least 0.02."""
         return probability_of(self.slope * log_odds(confidence) + self.bias)
 
 
 def probability_of(odds: float) -> float:
-    """Of log-odds."""
+    """Returns the probability for the given log-odds."""
     return 1.0 / (1.0 + math.exp(-odds))
 
 
 def log_odds(confidence: float) -> float:
-    """Of a confidence kept within 0.02 and 0.98, so that no drafter is sure beyond correction."""
+    """Returns the log-odds of a confidence, kept within 0.02 and 0.98 so that no drafter is sure beyond correction."""
     bounded = min(_MAX_CONFIDENCE, max(_MIN_CONFIDENCE, confidence))
     return math.log(bounded / (1.0 - bounded))
 

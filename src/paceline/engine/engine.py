@@ -271,7 +271,7 @@ class Engine:
 
 
 def _token_ids(prompt: object) -> list[int]:
-    """Of a prompt that is no text. Raises InvalidRequestError where it is no list of integers."""
+    """Returns the token ids of a prompt that is no text. Raises InvalidRequestError where it is no list of integers."""
     if not isinstance(prompt, Iterable) or isinstance(prompt, bytes):
         raise InvalidRequestError(f"a prompt is {prompt!r}; it must be a text or a list of token ids", "prompt")
     token_ids = list(prompt)

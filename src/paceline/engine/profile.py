@@ -57,7 +57,7 @@ class PassTimes(msgspec.Struct, frozen=True):
         return RowTable(rows, without_disturbance([by_case[count, 0] for count in rows]), context_s, row_context_s)
 
     def drafter_costs(self) -> DrafterCosts:
-        """Of the drafter that runs this model."""
+        """Returns the costs of the drafter that runs this model."""
         return DrafterCosts(self.table(), 0.0 if self.read_s is None else self.read_s / _NUM_READ)
 
     def by_case(self) -> dict[tuple[int, int], float]:
@@ -250,7 +250,7 @@ def _remove_oldest(directory: Path) -> None:
 
 
 def _key(conditions: tuple[object, ...], context_window_size: int, target: Model, drafters: Mapping[str, Model]) -> str:
-    """Of everything that the times depend on."""
+    """Returns a hash of everything that the times depend on."""
     parts = (
         _FORMAT,
         paceline.__version__,

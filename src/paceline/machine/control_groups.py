@@ -71,8 +71,8 @@ def _group_path(proc: Path, controller: str) -> PurePosixPath:
 
 
 def _group_directories(root: Path, group: PurePosixPath) -> Iterator[Path]:
-    """Of the group and those above it. A container may see its own group as the root and yet be told the path on the
-    host, or one that leads out of what it sees: the root counts in any case."""
+    """Returns the directories of the group and of those above it. A container may see its own group as the root and
+    yet be told the path on the host, or one that leads out of what it sees: the root counts in any case."""
     yield root
     if ".." not in group.parts:
         yield from (root / path.relative_to("/") for path in (group, *group.parents) if path != PurePosixPath("/"))

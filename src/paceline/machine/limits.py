@@ -16,7 +16,7 @@ DOT_DURATION_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """Of all threads together."""
+    """What the machine can do at most, with all threads together."""
 
     read_bytes_per_s: float
     multiply_adds_per_s: float

@@ -151,7 +151,7 @@ class Bench:
         return answer.token_ids, _measurement(task, mode, len(request.prompt_token_ids), answer, times, is_equal)
 
     def provenance(self) -> Provenance:
-        """Of this machine and these models."""
+        """Returns which machine and models are measured."""
         return read_pair_provenance(self.config, self.pair)
 
     def _engine(self, mode: Mode) -> Engine:
@@ -224,7 +224,7 @@ def _summary(mode: str, task: str | None, measurements: list[Measurement]) -> Su
 
 
 def _share(seconds: Sequence[float | None], measurements: Sequence[Measurement]) -> float | None:
-    """Of step time; None where it is not known."""
+    """Returns the share of these seconds in the step time; None where it is not known."""
     known = [value for value in seconds if value is not None]
     step_s = sum(m.step_s for m in measurements)
     return sum(known) / step_s if known and step_s else None

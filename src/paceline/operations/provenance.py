@@ -78,7 +78,7 @@ def read_model_provenance(name: str, path: Path) -> ModelProvenance:
 
 
 def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
-    """Of this machine and the models that `config` means and `pair` holds."""
+    """Returns the provenance of measurements on this machine with the models that `config` means and `pair` holds."""
     resolved = resolve_pair(config)
     draft = resolved.draft
     provenance = read_provenance(

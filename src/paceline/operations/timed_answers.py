@@ -88,10 +88,10 @@ class StepTimes:
 
     @property
     def wasted_share(self) -> float:
-        """Of step time."""
+        """As a share of the step time."""
         return self.wasted_s / self.step_s if self.step_s else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Of step time."""
+        """As a share of the step time."""
         return self.lost_s / self.step_s if self.step_s else 0.0

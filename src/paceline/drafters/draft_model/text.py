@@ -157,5 +157,5 @@ class MappedVocabulary:
 
 
 def _common_length(one: list[int], other: list[int]) -> int:
-    """Of what both begin with."""
+    """Returns how many leading items both have in common."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -33,7 +33,7 @@ class Overlap:
 
     @property
     def share(self) -> float:
-        """Of the frequent tokens; 0 where there are none."""
+        """The shared part of the frequent tokens; 0 where there are none."""
         return self.num_shared / max(1, self.num_tokens)
 
 
@@ -128,7 +128,7 @@ def _texts(tokenizer: Tokenizer) -> list[bytes]:
 
 
 def _ids_by_text(tokenizer: Tokenizer, texts: list[bytes]) -> dict[bytes, int]:
-    """Of the tokens with text; a token that is there for its byte yields to one that is there for its character."""
+    """Returns the ids of the tokens with text. One that stands for a byte yields to one that stands for a character."""
     spelled = set(tokenizer.byte_token_ids)
     ordered = sorted(range(len(texts)), key=lambda token_id: (token_id not in spelled, -token_id))
     return {texts[token_id]: token_id for token_id in ordered if texts[token_id]}
