@@ -71,7 +71,7 @@ def test_a_build_that_is_not_there_says_how_to_name_one(tmp_path) -> None:
     for binary in (None, tmp_path / "llama-server"):
         engine = llama_cpp_build(models, binary)
         assert engine.start is None
-        assert "--llama-server" in str(engine.missed)
+        assert "--llama-server" in str(engine.missing)
 
 
 def test_an_engine_that_fails_leaves_the_others_measured() -> None:
