@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -235,3 +237,23 @@ def test_failing_hub_is_a_download_error(server: PackageServer, tmp_path: Path):
 def test_unreachable_hub_is_a_download_error(tmp_path: Path):
     with pytest.raises(DownloadError, match=r"the model hub at http://127\.0\.0\.1:9 cannot be reached"):
         store_in(tmp_path, ENTRY, UNREACHABLE_HUB).pull(REPOSITORY)
+
+
+def test_the_command_pull_asks_with_the_token_of_the_settings(
+    server: PackageServer, tmp_path: Path, model_bytes: bytes
+) -> None:
+    publish(server, {"model-q4_k_m.gguf": model_bytes})
+    (tmp_path / "paceline.yaml").write_text("hub_token: env:MY_TOKEN\n")
+    environment = os.environ | {
+        "HF_ENDPOINT": server.url,
+        "MY_TOKEN": "of-the-settings",
+        "PACELINE_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    command = [Path(sys.executable).with_name("paceline"), "pull", REPOSITORY]
+    result = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    asked = [request for request in server.requests if REPOSITORY in request.path]
+    assert len(asked) == 2
+    assert {request.authorization for request in asked} == {"Bearer of-the-settings"}
