@@ -144,7 +144,7 @@ def test_python_files_are_small() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
-MOST_CONTROLLER_LINES = 1090
+MOST_CONTROLLER_LINES = 1088
 MOST_CONTROLLER_CONSTANTS = 39
 
 

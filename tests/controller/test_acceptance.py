@@ -8,8 +8,8 @@ import pytest
 
 from paceline.controller.acceptance import (
     ConfidenceModel,
-    DepthRates,
     Judgement,
+    Rate,
     SequenceBias,
     calibrated_survivals,
     judge,
@@ -96,23 +96,23 @@ def test_a_drafter_that_stops_is_not_one_that_is_wrong():
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
 def test_rates_by_depth_approach_the_truth_whatever_the_windows(rate):
     generator = random.Random(5)
-    usual = DepthRates.of_drafter()
+    usual = [Rate.of_drafter() for _ in range(9)]
     for _ in range(4000):
         window = generator.randint(1, 6)
         num_right = next((n for n in range(9) if generator.random() > rate), 9)
         draft = Draft.chain([1 if depth < num_right else 0 for depth in range(window)], "m")
         for node in judge_chain(draft, window, [1] * (min(num_right, window) + 1)):
-            usual.record(node.depth, node.is_accepted)
-    assert [usual.rate(depth, 0.75) for depth in range(4)] == pytest.approx([rate] * 4, abs=0.12)
+            usual[node.depth].record(node.is_accepted)
+    assert [rate_of_depth.estimate(0.75) for rate_of_depth in usual[:4]] == pytest.approx([rate] * 4, abs=0.12)
 
 
 def test_a_sequence_starts_from_what_is_usual_and_soon_has_a_rate_of_its_own():
-    own = DepthRates.of_sequence()
-    assert own.rate(0, 0.9) == 0.9
+    own, other = Rate.of_sequence(), Rate.of_sequence()
+    assert own.estimate(0.9) == 0.9
     for _ in range(12):
-        own.record(0, False)
-    assert own.rate(0, 0.9) < 0.4
-    assert own.rate(1, 0.9) == 0.9
+        own.record(False)
+    assert own.estimate(0.9) < 0.4
+    assert other.estimate(0.9) == 0.9
 
 
 def test_a_plan_ends_drafts_by_calibrated_survival():

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from paceline.cli.options import (
-    JsonOption,
-    batch_options,
-    draft_options,
-    limit_options,
-    model_options,
-    server_options,
-    takes_settings,
-)
+from paceline.cli.options import SERVE_OPTIONS, JsonOption, takes_settings
 
 if TYPE_CHECKING:
     from paceline.config import Settings
 
 
-@takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
+@takes_settings(*SERVE_OPTIONS)
 def config(settings: Settings, is_json: JsonOption = False) -> None:
     """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
     from paceline.config.names import MODE, SECTIONS

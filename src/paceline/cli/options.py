@@ -199,6 +199,10 @@ def server_options(
     return {"host": host, "port": port, "served_model_name": served_model_name, "log_format": log_format}
 
 
+SERVE_OPTIONS = (model_options, draft_options, limit_options, batch_options, server_options)
+"""All options that are settings: those of `serve`, which `config` shows."""
+
+
 def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a command whose first parameter is `settings`: the options of `groups` and `--config` stand in its
     place, merged over environment and file."""

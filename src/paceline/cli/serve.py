@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paceline.cli.options import (
-    batch_options,
-    draft_options,
-    limit_options,
-    model_options,
-    server_options,
-    takes_settings,
-)
+from paceline.cli.options import SERVE_OPTIONS, takes_settings
 
 if TYPE_CHECKING:
     from paceline.config import Settings
 
 
-@takes_settings(model_options, draft_options, limit_options, batch_options, server_options)
+@takes_settings(*SERVE_OPTIONS)
 def serve(settings: Settings) -> None:
     """Serve a model at an OpenAI-compatible API, by default http://127.0.0.1:8000/v1."""
     from paceline.cli.model_files import pull_models

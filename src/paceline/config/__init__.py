@@ -1,7 +1,6 @@
 """Configuration: frozen schemas, the sources they are read from, and secrets by reference."""
 
 from paceline.config.schema import EngineConfig, ServerConfig
-from paceline.config.secrets import read_secret
 from paceline.config.sources import Settings, load_settings
 
-__all__ = ["EngineConfig", "ServerConfig", "Settings", "load_settings", "read_secret"]
+__all__ = ["EngineConfig", "ServerConfig", "Settings", "load_settings"]

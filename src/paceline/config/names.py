@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import get_args
 
 from paceline.config.schema import ModelSettings, ServerConfig, SpeculationSettings
+from paceline.config.secrets import SecretReference
 from paceline.core.errors import ConfigError
 
 MODE = "mode"
@@ -46,18 +48,23 @@ COORDINATION: Mapping[str, str] = MappingProxyType(
 
 SETTINGS = frozenset(name for names in SECTIONS.values() for name in names)
 
-SECRETS = frozenset({"hub_token"})
+SECRETS = frozenset(
+    name
+    for section in (ModelSettings, SpeculationSettings, ServerConfig)
+    for name, field in section.model_fields.items()
+    if SecretReference in get_args(field.annotation)
+)
 """Settings whose values no message repeats."""
 
 
-def setting_named(key: str, place: str = "") -> str:
+def setting_named(key: str, place: str) -> str:
     """Returns the setting that a key means, by its own name or another.
 
-    Raises ConfigError, which calls the key by `place` (default: the key) and names the settings that look like it.
+    Raises ConfigError, which says `place` (the key and where it stands) and names the settings that look like it.
     """
     name = ALIASES.get(key, key)
     if name in SETTINGS:
         return name
     close = get_close_matches(key, [*SETTINGS, *ALIASES], n=2)
     advice = f"did you mean {' or '.join(close)}?" if close else "remove it or correct its name"
-    raise ConfigError(f"{place or key} is not a setting: {advice}")
+    raise ConfigError(f"{place} is not a setting: {advice}")

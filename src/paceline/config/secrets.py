@@ -18,7 +18,7 @@ def _check_reference(value: str) -> str:
     for prefix in (_ENVIRONMENT, _FILE):
         if value.startswith(prefix) and value != prefix:
             return value
-    raise ValueError("it says not where the secret is, as env:NAME or file:PATH")
+    raise ValueError("say where the secret is, as env:NAME or file:PATH")
 
 
 SecretReference = Annotated[str, AfterValidator(_check_reference)]

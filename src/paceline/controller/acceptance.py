@@ -1,5 +1,5 @@
 """How likely drafts are to be accepted, learnt from what the target committed: `ConfidenceModel` for drafters whose
-drafts exist before the plan, `DepthRates` for those whose drafts are still to be made.
+drafts exist before the plan, `Rate` for those whose drafts are still to be made.
 
 All evidence is censored: what follows a rejected node was never judged, and a draft that was accepted whole, or ended
 by its window, says nothing about what would have come after it. Such nodes are no evidence, neither for nor against.
@@ -98,35 +98,34 @@ def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
     return survivals(draft, (known[confidence] for confidence in draft.confidences))
 
 
-class DepthRates:
-    """Decayed frequencies by depth: of `num_tried[d]` cases that reached depth d, `num_true[d]` went on; a prior counts
-    as much as `prior_weight` cases."""
+class Rate:
+    """A decayed frequency: of `num_tried` cases `num_true` were true."""
 
     __slots__ = ("_memory", "num_tried", "num_true")
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
-        self.num_true = [0.0] * MAX_DEPTH
-        self.num_tried = [0.0] * MAX_DEPTH
+        self.num_true = 0.0
+        self.num_tried = 0.0
 
     @classmethod
-    def of_drafter(cls) -> DepthRates:
-        """Returns rates over all sequences, which change slowly."""
+    def of_drafter(cls) -> Rate:
+        """Returns a rate over all sequences, which changes slowly."""
         return cls(_DRAFTER_MEMORY)
 
     @classmethod
-    def of_sequence(cls) -> DepthRates:
-        """Returns rates that forget as fast as a text changes."""
+    def of_sequence(cls) -> Rate:
+        """Returns a rate that forgets as fast as a text changes."""
         return cls(_SEQUENCE_MEMORY)
 
-    def record(self, depth: int, is_true: bool) -> None:
-        """Adds one case; older ones of this depth lose weight."""
-        self.num_true[depth] = self.num_true[depth] * self._memory + is_true
-        self.num_tried[depth] = self.num_tried[depth] * self._memory + 1.0
+    def record(self, is_true: bool) -> None:
+        """Adds one case; older ones lose weight."""
+        self.num_true = self.num_true * self._memory + is_true
+        self.num_tried = self.num_tried * self._memory + 1.0
 
-    def rate(self, depth: int, prior: float) -> float:
-        """Returns the rate at this depth; `prior` stands in for cases that are missing."""
-        return (self.num_true[depth] + _PRIOR_WEIGHT * prior) / (self.num_tried[depth] + _PRIOR_WEIGHT)
+    def estimate(self, prior: float) -> float:
+        """Returns the rate; `prior` stands in for cases that are missing."""
+        return (self.num_true + _PRIOR_WEIGHT * prior) / (self.num_tried + _PRIOR_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from operator import mul
 from paceline.controller.acceptance import (
     MAX_DEPTH,
     ConfidenceModel,
-    DepthRates,
+    Rate,
     SequenceBias,
     calibrated_survivals,
     judge,
@@ -41,8 +41,8 @@ class DrafterHistory:
     """
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
-    advance: DepthRates = field(default_factory=DepthRates.of_drafter)
-    continuation: DepthRates = field(default_factory=DepthRates.of_drafter)
+    advance: list[Rate] = field(default_factory=lambda: [Rate.of_drafter() for _ in range(MAX_DEPTH)])
+    continuation: Rate = field(default_factory=Rate.of_drafter)
     num_drafted: float = 0.0
     num_accepted: float = 0.0
     reads_ahead: bool = False
@@ -97,7 +97,7 @@ class OwnHistory:
     """
 
     bias: SequenceBias = field(default_factory=SequenceBias)
-    advance: DepthRates = field(default_factory=DepthRates.of_sequence)
+    advance: list[Rate] = field(default_factory=lambda: [Rate.of_sequence() for _ in range(MAX_DEPTH)])
     guard: Guard = field(default_factory=Guard)
     retry: RetryBackoff = field(default_factory=RetryBackoff)
     reach: int = _FIRST_REACH
@@ -196,9 +196,9 @@ class Portfolio:
     def expectation(self, drafter: str, own: OwnHistory, limit: int) -> Expectation:
         """Returns what to expect of a draft that is still to be made."""
         usual = self.of(drafter)
-        depths = range(min(limit, MAX_DEPTH))
-        rates = (own.advance.rate(depth, usual.advance.rate(depth, _FIRST_GUESS)) for depth in depths)
-        return Expectation(tuple(accumulate(rates, mul)), usual.continuation.rate(0, _FIRST_GUESS))
+        pairs = zip(own.advance[:limit], usual.advance, strict=False)
+        rates = (own_rate.estimate(usual_rate.estimate(_FIRST_GUESS)) for own_rate, usual_rate in pairs)
+        return Expectation(tuple(accumulate(rates, mul)), usual.continuation.estimate(_FIRST_GUESS))
 
     def learn_free(self, draft: Draft, own: OwnHistory, committed: Sequence[int]) -> None:
         """Learns from a draft that existed before the plan."""
@@ -214,10 +214,10 @@ class Portfolio:
         own.has_drafted = True
         usual = self.of(draft.drafter)
         for node in judge_chain(draft, window, committed):
-            own.advance.record(node.depth, node.is_accepted)
-            usual.advance.record(node.depth, node.is_accepted)
+            own.advance[node.depth].record(node.is_accepted)
+            usual.advance[node.depth].record(node.is_accepted)
             if node.is_drafted:
-                usual.continuation.record(0, node.is_accepted)
+                usual.continuation.record(node.is_accepted)
 
 
 def pass_likelihoods(guesses: Sequence[float], num_depths: int) -> list[float]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from paceline.controller.candidates import (
+    Expectation,
     MissedTokens,
     OwnHistory,
     Portfolio,
@@ -90,14 +91,12 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class _MadeTerms:
-    """When a model's draft is to stop: `continuation` is the probability that a further node would be accepted,
-    `calibration` tells what the model's confidence is worth, `most_nodes` is the longest draft, and `drafted[d]` the
-    probability that the draft gets to depth d."""
+    """When a model's draft is to stop: what is expected of it, what the model's confidence is worth, and the longest
+    draft."""
 
-    continuation: float
+    expectation: Expectation
     calibration: Calibration
     most_nodes: int
-    drafted: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -183,11 +182,11 @@ class OptionChooser:
         """Returns a plan for a model's draft. It ends where a node is not worth its row, or where the next node is not
         worth its row and its share of the drafter's pass; the share assumes that the other sequences stop as this one
         is expected to."""
-        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.drafted[: terms.most_nodes]]
+        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.expectation.drafted[: terms.most_nodes]]
         row_s = situation.row_prices(num_rows, num_drafting)
         depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
         pass_s = [depth_s[round(num)] / num for num in num_drafting]
-        worth = situation.rate / terms.continuation
+        worth = situation.rate / terms.expectation.continuation
         return Plan(
             name,
             len(row_s),
@@ -271,9 +270,7 @@ class OptionChooser:
         price_s = self._costs.catch_up_s(name, num_missed) if must_repay else 0.0
         shared_s = max(one_s - own_s, 1e-9)
         candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
-        return candidate, _MadeTerms(
-            expectation.continuation, self._portfolio.calibration(name, own), len(passes), expectation.drafted
-        )
+        return candidate, _MadeTerms(expectation, self._portfolio.calibration(name, own), len(passes))
 
     def _is_worth_starting(
         self,

@@ -6,7 +6,6 @@ The kinds come from the registry; nothing here knows one of them by name, or loa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from paceline.checkpoint import ProgressListener, ResolvedModel, resolve_model
 from paceline.config import EngineConfig
@@ -24,6 +23,11 @@ class ResolvedPair:
     drafter_names: tuple[str, ...]
 
 
+def find_model(name: str, config: EngineConfig, progress: ProgressListener | None = None) -> ResolvedModel:
+    """Returns the file of a model, pulled as `config` allows where it is absent. Raises what `resolve_model` raises."""
+    return resolve_model(name, is_offline=config.is_offline, read_hub_token=config.read_hub_token, progress=progress)
+
+
 def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
     """The files that `config` means, pulled where they are absent.
 
@@ -31,12 +35,13 @@ def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = No
     """
     for kind in kinds_of(config.drafters or ()):
         kind.check_settings(config)
-    find = partial(resolve_model, is_offline=config.is_offline, read_hub_token=config.read_hub_token, progress=progress)
-    target = find(config.model)
+    target = find_model(config.model, config, progress)
     names = choose_drafters(config, target.default_draft_name)
     if not any(kind.uses_draft_model for kind in kinds_of(names)):
         return ResolvedPair(target, None, names)
-    return ResolvedPair(target, find(config.draft_model or str(target.default_draft_name)), names)
+    return ResolvedPair(
+        target, find_model(config.draft_model or str(target.default_draft_name), config, progress), names
+    )
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from pathlib import Path
 import uvicorn
 from prometheus_client import CollectorRegistry
 
-from paceline.checkpoint import ResolvedModel, resolve_model
+from paceline.checkpoint import ResolvedModel
 from paceline.config import EngineConfig, ServerConfig
+from paceline.drafters.selection import find_model
 from paceline.gateway.engines.process.start import create_replicas
 from paceline.gateway.http.app import create_app
 from paceline.gateway.http.context import Gateway
@@ -39,12 +40,8 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
     configure_logging(server_config.log_format)
     _raise_file_limit()
     with open_listener(server_config.host, server_config.port) as listener:
-        engines = [(config, _resolve(config)) for config in engine_configs]
+        engines = [(config, find_model(config.model, config)) for config in engine_configs]
         asyncio.run(_Server(engines, server_config, listener).run())
-
-
-def _resolve(config: EngineConfig) -> ResolvedModel:
-    return resolve_model(config.model, is_offline=config.is_offline, read_hub_token=config.read_hub_token)
 
 
 def _raise_file_limit() -> None:

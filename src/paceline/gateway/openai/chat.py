@@ -13,7 +13,8 @@ from paceline.gateway.http.event_stream import Chunk, Chunks, EventStream
 from paceline.gateway.openai.generation_call import Arrival, chat_call
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
-from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of, whole_response
+from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
+from paceline.gateway.openai.whole_response import whole_response
 from paceline.gateway.service import GenerationService
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
-
-import msgspec
-from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
 
@@ -16,19 +11,6 @@ from paceline.gateway.answer import Answer, Choice
 def envelope_of(answer: Answer, kind: str) -> dict[str, Any]:
     """Returns the fields that begin every object of this answer."""
     return {"id": answer.call_id, "object": kind, "created": answer.created_s, "model": answer.model_name}
-
-
-async def whole_response(answer: Answer, kind: str, describe: Callable[[Choice], dict[str, Any]]) -> Response:
-    """Returns the response that has all of a complete answer; `describe` makes an object of a choice.
-
-    It is made beside the event loop, one choice after the other, because log-probabilities can be many megabytes.
-    """
-
-    def encode() -> bytes:
-        choices = [msgspec.Raw(msgspec.json.encode(describe(choice))) for choice in answer.choices]
-        return msgspec.json.encode({**envelope_of(answer, kind), "choices": choices, **totals_of(answer)})
-
-    return Response(await asyncio.to_thread(encode), media_type="application/json")
 
 
 def totals_of(answer: Answer) -> dict[str, Any]:
