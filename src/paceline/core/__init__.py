@@ -1,6 +1,6 @@
 """Plain data shared by every package: requests, sequences, batches, drafts, verdicts, outputs and the error tree.
 
-No behaviour beyond derived properties; imports nothing else of Paceline.
+The classes hold data and what can be derived from it. This package imports nothing else of Paceline.
 """
 
 from paceline.core.batch import Batch, Float32Array, Int32Array

@@ -13,13 +13,12 @@ Float32Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """R rows (token positions) of S sequences; prefill chunks, decodes and drafts look alike.
+    """R rows (token positions) of S sequences. Rows of prefill chunks, decodes and drafts look alike.
 
-    A row at logical position t attends to positions 0..t of its sequence. Positions up to t - P, where P is the
-    length of the row's path, are found through the block table: position p lies in slot `block_table[p // block_size]
-    * block_size + p % block_size`. The last P positions, t itself included, lie in the slots listed in the row's path
-    (draft-tree nodes). P is 0 for prefill and chain rows, whose slots follow the block table. Every row writes its
-    own K and V to its slot before any row attends.
+    A row at logical position t attends to positions 0..t of its sequence. Their slots are found through the block
+    table: position p lies in slot `block_table[p // block_size] * block_size + p % block_size`. A node on a branch of a
+    draft tree has a path of P slots besides; its last P positions, t itself included, lie in these slots instead. P is
+    0 for all other rows. Every row writes its own K and V to its slot before any row attends.
 
     - `token_ids`, `positions`, `slots`, `sequence_indices`: int32 [R]
     - `block_tables`: int32 [S, max_blocks], rows padded with 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from paceline.core.output import TokenLogprob
 
-NO_ROOM = "no room"  # why nothing is drafted
+NO_ROOM = "no room"  # the reason of a plan whose window was cut to 0
 
 _MIN_CONFIDENCE = 0.02
 _MAX_CONFIDENCE = 0.98
@@ -16,13 +16,13 @@ _MAX_CONFIDENCE = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a drafter's confidence has been worth: log-odds of acceptance are `slope` times its log-odds plus `bias`."""
+    """Corrects a drafter's confidence: the log-odds of acceptance are `slope` times the confidence's plus `bias`."""
 
     slope: float = 1.0
     bias: float = 0.0
 
     def probability(self, confidence: float) -> float:
-        """Returns the probability of acceptance for a confidence, which counts as at most 0.98 and at least 0.02."""
+        """Returns the probability of acceptance for a confidence, which is first limited to 0.02..0.98."""
         return probability_of(self.slope * log_odds(confidence) + self.bias)
 
 
@@ -32,23 +32,27 @@ def probability_of(odds: float) -> float:
 
 
 def log_odds(confidence: float) -> float:
-    """Returns the log-odds of a confidence, kept within 0.02 and 0.98 so that no drafter is sure beyond correction."""
+    """Returns the log-odds of a confidence. It is first limited to 0.02..0.98, so that `Calibration` can correct it."""
     bounded = min(_MAX_CONFIDENCE, max(_MIN_CONFIDENCE, confidence))
     return math.log(bounded / (1.0 - bounded))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many tokens `drafter` may propose for one sequence in this step; window 0 is plain decoding, and `reason`
-    says why.
+    """What `drafter` may propose for one sequence in this step: at most `window` tokens. Window 0 is plain decoding,
+    and `reason` then says why.
 
-    The survival of a node is the product of the probabilities of acceptance down to it, each of them its confidence
-    under `calibration` (None: as it is). A node whose survival is below `stop_below` is left out and ends the draft;
-    below a node at depth d whose survival is less than `deepen_above[d]` (where given) no further node is sought.
-    Where there are `branch_above`, a drafter that makes chains may hang its second choices beside their nodes, each as
-    a node behind the chain: as the draft's node n, if its survival is more than `branch_above[n]`. Where there are
-    `read_above`, it may read ahead in a pass what others guess that it will draw: the n-th token if the likelihood that
-    it and those before it are right is more than `read_above[n]`.
+    A node's survival is the product of the acceptance probabilities of all nodes on its path, itself included. An
+    acceptance probability is the node's confidence, corrected by `calibration` (None: taken as it is). The limits:
+
+    - `stop_below`: a node with a lower survival is left out and ends the draft.
+    - `deepen_above`: no further node is sought below a node at depth d whose survival is less than `deepen_above[d]`.
+    - `branch_above`: a drafter of chains may add its second choices as branches. They come after the chain, and one
+      may become the draft's node n if its survival is more than `branch_above[n]`.
+    - `read_above`: a draft model may read guesses of its next tokens in the same pass. Guess n (from 0) is read if the
+      likelihood that it and all guesses before it are right is more than `read_above[n]`.
+
+    `deepen_above` does not limit depths beyond its end; branches and guesses beyond the end of theirs are not allowed.
     """
 
     drafter: str
@@ -61,28 +65,28 @@ class Plan:
     reason: str | None = None
 
     def with_window(self, window: int) -> Plan:
-        """The same plan for so many tokens; where there is room for none of them, that is the reason."""
+        """Returns the same plan with another window; if that is 0, the reason becomes `NO_ROOM`."""
         if window == self.window:
             return self
         return replace(self, window=window, reason=self.reason if window > 0 else NO_ROOM)
 
     def is_worth_deepening(self, num_nodes: int, survival: float) -> bool:
-        """Whether a chain of so many nodes is to go on below its last one."""
+        """Returns whether to seek another node after a chain of `num_nodes`, whose last node has this survival."""
         return num_nodes > len(self.deepen_above) or survival >= self.deepen_above[num_nodes - 1]
 
     def probability(self, confidence: float) -> float:
-        """That a node of this confidence is accepted given that its parent was."""
+        """Returns the probability that a node of this confidence is accepted, given that its parent was."""
         return confidence if self.calibration is None else self.calibration.probability(confidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A guess: a tree of tokens below the sequence's last token; a chain is the tree where each node's parent is the
-    one before.
+    """A guess: a tree of tokens below the sequence's last token. In a chain, each node's parent is the node before it.
 
     `parents[i]` is the index of node i's parent and is smaller than i; None marks a child of the root (the last
-    committed token). `confidences[i]` is the drafter's estimate that node i is accepted given that its parent was, in
-    [0, 1]. An empty draft with the name of its `drafter` was drawn, and no token was likely enough.
+    committed token). `confidences[i]`, in [0, 1], is the drafter's estimate of the probability that node i is accepted
+    given that its parent was. An empty draft that names its `drafter` means that a model was run for it, but no token
+    was likely enough.
     """
 
     token_ids: tuple[int, ...] = ()
@@ -92,7 +96,7 @@ class Draft:
 
     @classmethod
     def chain(cls, token_ids: list[int], drafter: str, confidences: list[float] | None = None) -> Draft:
-        """A draft without branches."""
+        """Returns a draft without branches; confidences default to 1."""
         size = len(token_ids)
         parents = tuple(None if i == 0 else i - 1 for i in range(size))
         return cls(tuple(token_ids), parents, tuple(confidences or [1.0] * size), drafter)
@@ -118,7 +122,7 @@ class Draft:
         )
 
     def path_to(self, node: int) -> list[int]:
-        """Node indices from the child of the root down to `node`, inclusive."""
+        """Returns the node indices from the child of the root down to `node`, inclusive."""
         path: list[int] = []
         current: int | None = node
         while current is not None:
@@ -127,7 +131,7 @@ class Draft:
         return path[::-1]
 
     def children_of(self, node: int | None) -> Iterator[int]:
-        """Indices of the nodes below `node` (None: the root), in order."""
+        """Returns the indices of the children of `node` (None: of the root), in order."""
         return (i for i, parent in enumerate(self.parents) if parent == node)
 
 
@@ -135,10 +139,10 @@ class Draft:
 class Verdict:
     """The check of one draft.
 
-    `path` are the accepted draft nodes from the root down, `token_ids` their tokens, `next_token` the target's own
-    token after them (recovered or bonus). Where they were asked for, `logprobs` and `row_hashes` have one entry for
-    each accepted token and for `next_token`; else they are empty. `error` says why the target has no token after the
-    sequence's last one; nothing is committed then.
+    `path` lists the accepted draft nodes from the root down, and `token_ids` their tokens. `next_token` is the target's
+    own token after them (recovered or bonus). If `logprobs` and `row_hashes` were asked for, they have one entry for
+    each accepted token and one for `next_token`; otherwise they are empty. `error` says why the target has no token
+    after the sequence's last one; nothing is committed then.
     """
 
     path: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Draft trees as pure functions: depths, lookup of children, and cutting to a number of nodes."""
+"""Pure functions on draft trees: depths, survivals, lookup of children, sorting and cutting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paceline.core import Draft
 
 
 def depths(draft: Draft) -> list[int]:
-    """Depth of each node; children of the root have 0."""
+    """Returns the depth of each node; children of the root have depth 0."""
     result: list[int] = []
     for parent in draft.parents:
         result.append(0 if parent is None else result[parent] + 1)
@@ -16,12 +16,12 @@ def depths(draft: Draft) -> list[int]:
 
 
 def chain_length(draft: Draft) -> int:
-    """Nodes of the chain that the draft begins with; those behind it are its branches."""
+    """Returns the number of nodes in the chain that the draft begins with; the nodes after it are branches."""
     return next((i for i, parent in enumerate(draft.parents) if parent != (i - 1 if i else None)), len(draft))
 
 
 def child_by_token(draft: Draft) -> dict[tuple[int | None, int], int]:
-    """Node by (parent, token id); parent None is the root. Of siblings with the same token the first counts."""
+    """Returns nodes by (parent, token id); parent None is the root. If siblings have the same token, the first wins."""
     result: dict[tuple[int | None, int], int] = {}
     for node, key in enumerate(zip(draft.parents, draft.token_ids, strict=True)):
         result.setdefault(key, node)
@@ -29,7 +29,7 @@ def child_by_token(draft: Draft) -> dict[tuple[int | None, int], int]:
 
 
 def cut(draft: Draft, num_nodes: int) -> Draft:
-    """The first `num_nodes` nodes, which are a tree because parents come before their children."""
+    """Returns the draft's first `num_nodes` nodes. They form a tree, because parents come before their children."""
     if len(draft) <= num_nodes:
         return draft
     if num_nodes <= 0:
@@ -38,7 +38,10 @@ def cut(draft: Draft, num_nodes: int) -> Draft:
 
 
 def survivals(draft: Draft, probabilities: Iterable[float]) -> list[float]:
-    """For each node the probability that it is accepted, of those given that its parent was."""
+    """Returns the probability that each node is accepted.
+
+    `probabilities` has for each node the probability that it is accepted given that its parent was.
+    """
     result: list[float] = []
     for parent, probability in zip(draft.parents, probabilities, strict=True):
         result.append(probability if parent is None else probability * result[parent])
@@ -46,9 +49,9 @@ def survivals(draft: Draft, probabilities: Iterable[float]) -> list[float]:
 
 
 def best_first(draft: Draft) -> Draft:
-    """The same tree with its nodes in the order of falling survival, so that cutting it keeps the likeliest.
+    """Returns the same tree with its nodes sorted by falling survival, so that `cut` keeps the likeliest nodes.
 
-    A parent comes before its children, being at least as likely and earlier in `draft`.
+    Parents still come before their children: they are at least as likely, and ties keep the order of `draft`.
     """
     if draft.is_chain:
         return draft

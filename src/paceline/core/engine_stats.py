@@ -6,7 +6,7 @@ import msgspec
 
 
 class DrafterStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One drafter's counters: drafts that were not empty, their tokens, and the time it took to propose.
+    """Counters of one drafter: drafts that were not empty, their tokens, and the time that proposing took.
 
     `num_accepted_per_position[i]` counts drafts whose token at depth i was accepted.
     """
@@ -19,15 +19,16 @@ class DrafterStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Gauges of now, and counters (all the others) since the engine started.
+    """Gauges and counters of an engine. The first four fields describe this moment; all others count since its start.
 
-    `num_prefix_query_tokens` are prompt tokens looked up in the prefix cache, `num_prefix_hit_tokens` those found.
-    `num_drafts` are sequences' steps with a draft that is not empty. `num_accepted_per_position[i]` counts drafts whose
-    token at depth i was accepted, `num_drafts_per_size[n]` sequences' steps with a draft of n tokens, none included.
-    `num_sequence_steps` are those with a sampled token, and `num_decoded_tokens` what they committed. `decoding_s` is
-    the time of steps that could draft, `wasted_s` what drafts cost of which nothing was accepted, `lost_s` by how much
-    drafters cost more than they saved on ended sequences, and `plain_s` what plain decoding would have taken instead of
-    `compared_s`, as the cost model predicts (the last four are 0 without one).
+    `num_prefix_query_tokens` counts prompt tokens looked up in the prefix cache, `num_prefix_hit_tokens` those found.
+    `num_drafts` counts drafts that were not empty, and `num_accepted_per_position[i]` those whose token at depth i was
+    accepted. `num_sequence_steps` counts one for each sequence that is sampled in a step, and `num_decoded_tokens` the
+    tokens that these committed. `num_drafts_per_size[n]` splits the former by the size n of the draft, which may be 0.
+
+    `decoding_s` is the time of steps that could draft. `wasted_s` is the cost of drafts without an accepted token.
+    `lost_s` sums, over ended sequences, how much drafters cost more than they saved. `plain_s` is the time that plain
+    decoding is predicted to take for what took `compared_s`. The last four are 0 without a cost model.
     """
 
     num_running: int = 0
@@ -54,7 +55,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_per_step(self) -> float | None:
-        """Tokens committed per sequence and step, the target's own included; None before the first."""
+        """Tokens committed per sequence and step, the target's own included; None before the first step."""
         return self.num_decoded_tokens / self.num_sequence_steps if self.num_sequence_steps else None
 
     @property

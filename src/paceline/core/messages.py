@@ -1,6 +1,7 @@
 """What gateway and engine process say to each other: tagged structs, msgpack-encoded, over one socket.
 
-A socket serves one engine process, so messages carry no engine id; the epoch tells what an older process said.
+A socket serves one engine process, so messages carry no engine id. The epoch shows which messages are from a process
+that ran before a restart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from paceline.core.request import Request
 
 
 class AddRequest(msgspec.Struct, frozen=True, tag="add"):
-    """Gateway to engine: generate this."""
+    """Gateway to engine: generate an answer to this request."""
 
     request: Request
 
@@ -31,11 +32,11 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
-    """Gateway to engine: end now; what is unfinished is lost."""
+    """Gateway to engine: end now; unfinished requests are lost."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway needs to know of a loaded engine."""
+    """What the gateway needs to know about a loaded engine."""
 
     name: str
     context_window_size: int
@@ -50,14 +51,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True, tag="outputs"):
-    """Engine to gateway: news of sequences after a step, with a snapshot of the engine where one is due."""
+    """Engine to gateway: the outputs of one step, with a snapshot of the engine's counters where one is due."""
 
     outputs: list[Output]
     stats: EngineStats | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """Engine to gateway: this request cannot be honoured; the fields are `InvalidRequestError`'s."""
+    """Engine to gateway: this request cannot be honoured; the last three fields are those of `InvalidRequestError`."""
 
     request_id: str
     epoch: int
@@ -67,7 +68,10 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 class Fatal(msgspec.Struct, frozen=True, kw_only=True, tag="fatal"):
-    """Engine to gateway, last: the engine could not start; `kind` is the error's class name in `core.errors`."""
+    """Engine to gateway, as its last message: the engine could not start.
+
+    `kind` is the error's class name in `core.errors`.
+    """
 
     kind: str
     error: str
@@ -87,7 +91,7 @@ class EngineStart(msgspec.Struct, frozen=True, kw_only=True):
     """What a new engine process reads from its standard input, as one line of JSON.
 
     `engine_config` is an `EngineConfig` as JSON text; `epoch` counts the engine's restarts. The pipe stays open after
-    the line: its end means that the parent died.
+    the line; when it closes, the parent has died.
     """
 
     address: str
@@ -97,15 +101,15 @@ class EngineStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_message(message: ToEngine | FromEngine) -> bytes:
-    """The message as msgpack."""
+    """Returns the message as msgpack."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_to_engine(data: bytes) -> ToEngine:
-    """A message of the gateway; raises msgspec.DecodeError where `data` is none."""
+    """Returns the gateway's message; raises msgspec.DecodeError where `data` is not one."""
     return msgspec.msgpack.decode(data, type=ToEngine)
 
 
 def decode_from_engine(data: bytes) -> FromEngine:
-    """A message of the engine; raises msgspec.DecodeError where `data` is none."""
+    """Returns the engine's message; raises msgspec.DecodeError where `data` is not one."""
     return msgspec.msgpack.decode(data, type=FromEngine)

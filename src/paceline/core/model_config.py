@@ -1,4 +1,4 @@
-"""`ModelConfig`: what a decoder needs to know of an architecture, as options of one shared forward pass."""
+"""`ModelConfig`: the sizes and options of a model. All architectures share one forward pass, which these select."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class RopeStyle(enum.StrEnum):
 
 
 class KvCacheType(enum.StrEnum):
-    """How K and V are stored: half precision, or int8 with a float scale for a value vector and each 16 of a key."""
+    """How K and V are stored: as float16, or as int8 with a float scale per value vector and per 16 key elements."""
 
     F16 = "f16"
     Q8 = "q8"
 
 
 class ActivationRounding(enum.StrEnum):
-    """What activations are rounded to before they meet quantized weights (native/quant/layouts.hpp has the rule)."""
+    """How activations are rounded before quantized weights multiply them (native/quant/layouts.hpp has the rule)."""
 
     EIGHT_BITS = "8-bits"  # up to 15 in blocks with outliers
     FIFTEEN_BITS = "15-bits"
@@ -36,7 +36,7 @@ class Activation(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeConfig:
-    """Rotary position embedding. `inverse_frequencies` has head_dim / 2 entries, all scaling already applied.
+    """Rotary position embedding. `inverse_frequencies` has head_dim / 2 entries with all scaling already applied.
 
     `magnitude` multiplies sine and cosine (YaRN's attention factor; 1 otherwise).
     """
@@ -48,8 +48,8 @@ class RopeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerConfig:
-    """What may differ from layer to layer. `sliding_window` None attends to the whole context; n to the last n
-    positions, self included."""
+    """Options that may differ from layer to layer. A layer with `sliding_window` n attends to the last n positions,
+    itself included; None attends to the whole context."""
 
     rope: RopeConfig
     sliding_window: int | None = None
@@ -57,8 +57,7 @@ class LayerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Sizes and options of a llama-family decoder. Biases, query/key norms and post-norms exist where their tensors
-    do."""
+    """Sizes and options of a llama-family decoder. A bias exists where its tensor does."""
 
     architecture: str
     name: str

@@ -25,8 +25,8 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class SpeculationStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What speculation did for a sequence so far: target steps, tokens drafted and accepted, in total and by
-    drafter. Where nothing was drafted, `reason` says why."""
+    """What speculation did for a sequence so far. `by_drafter` has the tokens that each drafter drafted, and how many
+    of them were accepted. Where nothing was drafted, `reason` says why."""
 
     num_steps: int = 0
     num_draft_tokens: int = 0
@@ -36,13 +36,13 @@ class SpeculationStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """News of one sequence.
+    """What one sequence has produced since its last output.
 
-    `token_ids` are the newly committed tokens and `first_token_index` the index of the first of them among all output
-    tokens; `text` is the text they complete (half UTF-8 and possible stop strings are held back until decided). `epoch`
-    counts the engine's restarts, so a receiver can drop what an older engine said. `finish_reason` is set on the last
-    output of a sequence; `stop_reason` then is the stop string or stop token id that ended it, None for
-    end-of-sequence.
+    `token_ids` are the newly committed tokens, and `first_token_index` is the index of the first of them among all
+    output tokens. `text` is the text that they complete; incomplete UTF-8 characters and possible stop strings are held
+    back until they are decided. `epoch` counts the engine's restarts, so that a receiver can drop outputs from before a
+    restart. `finish_reason` is set on a sequence's last output. `stop_reason` is then the stop string or stop token id
+    that ended it; None means end-of-sequence.
     """
 
     request_id: str

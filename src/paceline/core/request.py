@@ -18,7 +18,7 @@ class SpeculationMode(enum.StrEnum):
 
 
 class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Per-request control of speculation; it never changes the text. `drafters` None allows all that run."""
+    """Per-request control of speculation; it never changes the text. `drafters` None allows every drafter that runs."""
 
     mode: SpeculationMode = SpeculationMode.AUTO
     max_window: int | None = None
@@ -30,9 +30,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Order of processing: penalties, bias, temperature, top-k, top-p, min-p (docs/architecture.md, the acceptance rule).
     `temperature` 0 is greedy. `seed` None lets the receiver draw 64 bits. `top_k` None keeps all tokens. `num_logprobs`
-    None returns no log-probabilities, n returns the n most likely tokens beside each sampled one (raw model
-    distribution, before processing). `min_tokens` bans end-of-sequence and `stop_token_ids` until that many were
-    output.
+    None returns no log-probabilities; n returns those of each sampled token and of the n most likely tokens beside it
+    (raw model distribution, before processing). `min_tokens` bans end-of-sequence and `stop_token_ids` until that many
+    tokens were output.
     """
 
     max_tokens: int | None = None
@@ -63,10 +63,10 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One sequence to generate.
 
-    `resumed_token_ids` are tokens already output before a restart: prefilled like a prompt, but counted as output for
-    penalties, limits, stop strings, log-probabilities and usage. `choice_index` keys the noise, so that n choices of
-    one call differ. `tenant` is whom the gateway took the call from, never what a client says: drafts may only come
-    from texts of the same tenant, and KV of a prompt's beginning only from its requests.
+    `resumed_token_ids` are tokens already output before a restart. They are prefilled like a prompt, but count as
+    output for penalties, limits, stop strings, log-probabilities and usage. `choice_index` is part of the noise's key,
+    so that the choices of one call differ. `tenant` names who sent the call; the gateway finds it out and never takes
+    it from the client's word. Drafts and cached KV come only from requests of the same tenant.
     """
 
     request_id: str

@@ -22,7 +22,7 @@ class Sequence:
     """One choice being generated.
 
     `token_ids` is prompt plus output. `num_computed_tokens` counts the leading tokens whose KV is in `block_table`'s
-    blocks (trimmed to the committed text, drafts excluded). `seed` is the request's, or a drawn one.
+    blocks; draft tokens are not counted. `seed` is the request's, or one that was drawn for it.
     """
 
     request: Request
@@ -68,8 +68,8 @@ class Sequence:
         return self.status is SequenceStatus.FINISHED
 
     def usable_window(self, num_speculative_tokens: int) -> int:
-        """Returns the most draft tokens, up to `num_speculative_tokens`, that the request allows and can use: a step
-        commits one token beyond them."""
+        """Returns the largest window, up to `num_speculative_tokens`, that the request allows and can use. A step
+        commits one token besides the draft's, so the window is below the tokens left until `max_tokens`."""
         request = self.request
         if request.speculation.mode is SpeculationMode.OFF:
             return 0
