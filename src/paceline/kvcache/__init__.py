@@ -1,6 +1,6 @@
-"""Accounting of KV memory in blocks: who holds which block, and which full blocks can be shared by prefix.
+"""Accounting of KV memory in blocks: which tables hold which blocks, and which full blocks sequences can share.
 
-Knows nothing of models; the bytes live in a model's `KvStore`, whose block ids these are.
+This package knows nothing about models. It hands out the block ids of a model's `KvStore`, which holds the bytes.
 """
 
 from paceline.kvcache.block_manager import BlockManager, OutOfBlocksError

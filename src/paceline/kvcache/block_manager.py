@@ -1,7 +1,7 @@
 """`BlockManager`: reference counts, free list and least-recently-used eviction of the blocks of one KV store.
 
 A block table is a plain list of block ids, owned by the caller; position t lies in slot
-`table[t // block_size] * block_size + t % block_size`. Only tables and ids are managed here, never bytes.
+`table[t // block_size] * block_size + t % block_size`. This module manages tables and ids, never bytes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class BlockManager:
         return len(self._free) + len(self._evictable)
 
     def num_blocks_for(self, num_tokens: int) -> int:
-        """Blocks that `num_tokens` slots fill, the last one perhaps in part."""
+        """Returns how many blocks `num_tokens` slots take; the last one may be filled in part."""
         return -(-num_tokens // self.block_size)
 
     def can_grow(self, block_table: Sequence[int], num_tokens: int) -> bool:
-        """Whether `grow` with the same arguments would succeed."""
+        """Returns whether `grow` with the same arguments would succeed."""
         return self.num_blocks_for(num_tokens) - len(block_table) <= self.num_free_blocks
 
     def grow(self, block_table: list[int], num_tokens: int) -> None:
@@ -57,14 +57,14 @@ class BlockManager:
     def trim(self, block_table: list[int], num_tokens: int) -> None:
         """Drops the blocks beyond the first `num_tokens` slots from the table; 0 empties it.
 
-        The last block goes first, so that of a kept prefix its end is evicted before its beginning.
+        The last block is dropped first, so that the end of a kept prefix is evicted before its beginning.
         """
         num_wanted = self.num_blocks_for(num_tokens)
         while len(block_table) > num_wanted:
             self._release(block_table.pop())
 
     def fork(self, block_ids: Iterable[int]) -> list[int]:
-        """A new table of the same blocks, each with one more reference; shared blocks must not be written to."""
+        """Returns a new table of the same blocks, each with one more reference. Nobody may write to a shared block."""
         table = list(block_ids)
         for block_id in table:
             if self._reference_counts[block_id] == 0:
@@ -73,11 +73,11 @@ class BlockManager:
         return table
 
     def call_on_evict(self, callback: Callable[[int], None]) -> None:
-        """Has `callback(block_id)` called before the content of a kept block is given away."""
+        """Sets the function that is called with a kept block's id before the block is given away for new content."""
         self._on_evict = callback
 
     def keep(self, block_id: int) -> None:
-        """Makes a referenced block evictable instead of free once nobody references it."""
+        """Makes a referenced block evictable instead of free once no table references it."""
         self._kept.add(block_id)
 
     def forget(self, block_id: int) -> None:
@@ -88,7 +88,8 @@ class BlockManager:
             self._free.append(block_id)
 
     def check_integrity(self, block_tables: Iterable[Sequence[int]]) -> None:
-        """Raises RuntimeError unless the counts match `block_tables` (all there are) and each block has one state."""
+        """Raises RuntimeError unless the counts match `block_tables`, which must be all tables in use, and each block
+        has one state."""
         counts = Counter(block_id for table in block_tables for block_id in table)
         referenced = {block_id for block_id, count in enumerate(self._reference_counts) if count}
         states = Counter([*referenced, *self._free, *self._evictable])

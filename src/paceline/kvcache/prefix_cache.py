@@ -1,8 +1,8 @@
 """`PrefixCache`: finds the blocks that already hold the KV of a prompt's beginning.
 
-A full block is known by a chained hash of its tokens and its parent's hash; a hit re-checks the tokens. A chain begins
-with the tenant, so that none finds what another computed. Only blocks whose tokens are committed may enter, so a
-rejected draft can never be found here.
+The key of a full block is a hash of its tokens and of the key of the block before it; a hit re-checks the tokens. The
+first key of a chain includes the tenant, so that no tenant finds blocks of another. Only blocks whose tokens are
+committed may enter, so a rejected draft can never be found here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BlockHash = Callable[[bytes, Sequence[int]], bytes]
 
 
 def hash_block(parent_hash: bytes, token_ids: Sequence[int]) -> bytes:
-    """16 bytes that stand for all tokens up to the end of this block; the same in every process."""
+    """Returns 16 bytes that stand for all tokens up to the end of this block; they are the same in every process."""
     return blake2b(parent_hash + array("i", token_ids).tobytes(), digest_size=16).digest()
 
 
 def root_hash(tenant: str) -> bytes:
-    """What a tenant's chains begin with, in the place of a parent's hash; empty for the tenant ""."""
+    """Returns what the first block of a tenant's chain uses as its parent's hash; it is empty for the tenant ""."""
     return blake2b(tenant.encode(), digest_size=16, person=b"tenant").digest() if tenant else b""
 
 
@@ -42,10 +42,10 @@ class _Entry:
 
 
 class PrefixCache:
-    """Full committed blocks by the hash of everything up to their end.
+    """Full committed blocks, found by the hash of all tokens up to their end.
 
-    An entry lives until its block is evicted. Callers keep the list of a sequence's block hashes and pass it back, so
-    that each block is hashed once.
+    An entry lives until its block is evicted. Callers keep the list of a sequence's block hashes and pass it to
+    `commit`, so that each block is hashed once.
     """
 
     def __init__(self, blocks: BlockManager, hash_function: BlockHash = hash_block) -> None:
@@ -59,9 +59,10 @@ class PrefixCache:
         return len(self._entries)
 
     def lookup(self, token_ids: Sequence[int], tenant: str) -> PrefixMatch:
-        """The tenant's longest run of cached blocks at the beginning of `token_ids`, leaving one token to compute.
+        """Returns the tenant's longest run of cached blocks that `token_ids` begins with.
 
-        Changes nothing: `BlockManager.fork` the ids before any other block is taken.
+        At least one token is left to compute. Changes nothing; pass the ids to `BlockManager.fork` before any other
+        block is taken.
         """
         match = PrefixMatch([], [])
         size = self._blocks.block_size
@@ -77,7 +78,7 @@ class PrefixCache:
         return match
 
     def next_border(self, token_ids: Sequence[int], match: PrefixMatch) -> int | None:
-        """The number of leading tokens of which the next longer match would consist; None if none can be longer."""
+        """Returns how many leading tokens a match with one more block would cover; None if no match can be longer."""
         end = (len(match.block_ids) + 1) * self._blocks.block_size
         return end if end < len(token_ids) else None
 
@@ -89,10 +90,11 @@ class PrefixCache:
         num_computed_tokens: int,
         tenant: str,
     ) -> None:
-        """Enters the blocks of `block_table` that the first `num_computed_tokens` tokens fill, for the tenant alone.
+        """Enters the blocks of `block_table` that the first `num_computed_tokens` tokens fill; only this tenant finds
+        them.
 
-        `hashes` are those of the leading blocks that were entered before; the new ones are appended. Where the
-        same content is cached already, the older block stays the cached one.
+        `hashes` are the hashes of the leading blocks that were entered before; those of the new blocks are appended.
+        If the same content is cached already, the older block stays the cached one.
         """
         size = self._blocks.block_size
         for index in range(len(hashes), num_computed_tokens // size):
@@ -125,17 +127,17 @@ class PrefixCache:
 
 
 class NoPrefixCache:
-    """The prefix cache that is switched off: finds nothing and keeps nothing."""
+    """Takes the place of a prefix cache that is switched off: it finds nothing and keeps nothing."""
 
     def __len__(self) -> int:
         return 0
 
     def lookup(self, token_ids: Sequence[int], tenant: str) -> PrefixMatch:
-        """Nothing."""
+        """Returns an empty match."""
         return PrefixMatch([], [])
 
     def next_border(self, token_ids: Sequence[int], match: PrefixMatch) -> int | None:
-        """None: waiting for a longer match is in vain."""
+        """Returns None, because no match will ever be longer."""
 
     def commit(
         self,
