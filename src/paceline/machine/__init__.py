@@ -1,1 +1,1 @@
-"""The machine that this process runs on: cores, free memory, control groups, and what the hardware can do at best."""
+"""The machine that this process runs on: cores, free memory, control groups, and the top speed of its hardware."""

@@ -1,8 +1,8 @@
-"""How much memory and how many cores the control groups (cgroups, v2 and v1) of this process leave it.
+"""How much memory and how many cores the control groups (cgroups, v2 and v1) of this process allow it to use.
 
-The limit may be that of the process's own group or of any group above it. Pages of files do not count as used, as in
-/proc/meminfo's MemAvailable: the kernel drops them where memory is wanted, and a model file that was just downloaded is
-nothing else. Source: Linux admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and scheduler/sched-bwc.rst.
+The process's own group may have a limit, and so may any group above it. Cached pages of files do not count as used, as
+in MemAvailable of /proc/meminfo: the kernel drops them when memory is needed, and a model file that was just downloaded
+fills many of them. Source: Linux admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and scheduler/sched-bwc.rst.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Names of files in a group's directory, and of the fields of `memory.stat` that are pages of files; `controller`
-    is the word in /proc/self/cgroup, `folder` where the hierarchy is mounted."""
+    """The names that one cgroup version uses. `controller` is the word in /proc/self/cgroup, and `folder` the place of
+    the hierarchy below the mount point. `limit` and `used` are files in a group's directory. `file_pages` names the
+    fields of `memory.stat` that count pages of files."""
 
     controller: str
     folder: str
@@ -39,7 +40,10 @@ _QUOTA_FILES = (("", ".", ("cpu.max",)), ("cpu", "cpu", ("cpu.cfs_quota_us", "cp
 
 
 def free_in_control_groups_bytes(proc: Path, mount: Path) -> int | None:
-    """The least that any of the process's groups has free, None without a limit; `mount` is /sys/fs/cgroup."""
+    """Returns the free memory of the process's group that has the least, None where no group has a limit.
+
+    `proc` is /proc and `mount` is /sys/fs/cgroup.
+    """
     free = [
         room
         for version in _VERSIONS
@@ -50,7 +54,7 @@ def free_in_control_groups_bytes(proc: Path, mount: Path) -> int | None:
 
 
 def cores_in_control_groups(proc: Path, mount: Path) -> int | None:
-    """The fewest cores whose whole time a group may use, rounded up; None without a quota."""
+    """Returns the smallest CPU quota of the process's groups, in cores and rounded up; None without a quota."""
     quotas = [
         quota
         for controller, folder, names in _QUOTA_FILES
@@ -61,7 +65,7 @@ def cores_in_control_groups(proc: Path, mount: Path) -> int | None:
 
 
 def _group_path(proc: Path, controller: str) -> PurePosixPath:
-    """The process's group in the hierarchy of `controller`; the root where that is not known."""
+    """Returns the process's group in the hierarchy of `controller`; the root where that is not known."""
     memberships = proc / "self" / "cgroup"
     for line in memberships.read_text().splitlines() if memberships.is_file() else ():
         _, controllers, path = line.split(":", 2)
@@ -71,8 +75,11 @@ def _group_path(proc: Path, controller: str) -> PurePosixPath:
 
 
 def _group_directories(root: Path, group: PurePosixPath) -> Iterator[Path]:
-    """Returns the directories of the group and of those above it. A container may see its own group as the root and
-    yet be told the path on the host, or one that leads out of what it sees: the root counts in any case."""
+    """Returns the directories of the group and of the groups above it, the root always included.
+
+    A container may see its own group as the root, and yet be told the group's path on the host, or a path that leads
+    out of what the container sees.
+    """
     yield root
     if ".." not in group.parts:
         yield from (root / path.relative_to("/") for path in (group, *group.parents) if path != PurePosixPath("/"))
@@ -89,7 +96,8 @@ def _free_bytes(directory: Path, version: _Version) -> int | None:
 
 
 def _quota_in_cores(*paths: Path) -> float | None:
-    """None where the files do not hold two numbers: the time that may be used in each period, and the period."""
+    """Returns the quota in cores. The files must hold two numbers, the time that may be used in each period and the
+    length of the period; returns None where they do not."""
     words = [word for path in paths for word in _read_words(path)]
     if len(words) != 2 or not all(word.isdigit() and int(word) > 0 for word in words):
         return None
@@ -98,17 +106,17 @@ def _quota_in_cores(*paths: Path) -> float | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """None where the file is absent or says that there is no limit."""
+    """Returns the file's number; None where the file is absent or says that there is no limit."""
     words = _read_words(path)
     return int(words[0]) if words and words[0].isdigit() else None
 
 
 def _read_words(path: Path) -> list[str]:
-    """None at all where the file is absent."""
+    """Returns the file's words; an empty list where the file is absent."""
     return path.read_text().split() if path.is_file() else []
 
 
 def _read_fields(path: Path) -> dict[str, int]:
-    """Lines of a name and a number; none where the file is absent."""
+    """Returns the numbers of a file whose lines hold a name and a number; an empty dict where the file is absent."""
     words = _read_words(path)
     return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}

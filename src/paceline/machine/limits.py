@@ -1,6 +1,7 @@
-"""What the machine can do at best: memory read speed and int8 multiply-adds, measured by the native core.
+"""The machine's top speed: memory reads and int8 multiply-adds per second, measured by the native core.
 
-The yardstick of benchmarks and of cost models. A shared machine drifts, so measure beside what is to be compared.
+Benchmarks compare their results with it. The speed of a shared machine drifts, so measure it right before or after the
+run that is compared with it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ DOT_DURATION_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """What the machine can do at most, with all threads together."""
+    """The highest speeds of the machine, with all threads together."""
 
     read_bytes_per_s: float
     multiply_adds_per_s: float
 
 
 class MachineProbe:
-    """Measures again and again with one buffer; `instruction_set` says which dot product multiplies.
+    """Measures the limits as often as asked, with one buffer. `instruction_set` selects the dot product that is timed.
 
     Raises ConfigError for an instruction set that the machine does not have.
     """
@@ -35,5 +36,5 @@ class MachineProbe:
             raise ConfigError(str(error)) from error
 
     def measure(self) -> MachineLimits:
-        """Blocks for about 0.1 s, and keeps all threads busy."""
+        """Returns the limits as they are now. Blocks for about 0.1 s and keeps all threads busy."""
         return MachineLimits(self._native.read_bytes_per_s(), self._native.multiply_adds_per_s(DOT_DURATION_S))
