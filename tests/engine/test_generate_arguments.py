@@ -128,9 +128,9 @@ def test_requests_of_generate_do_not_meet_those_added_under_any_name(engines):
 def test_parameters_of_another_kind_are_refused(engines):
     engine = engines.make()
     for wrong in ([GREEDY], {"temperature": 0.0}, "greedy"):
-        with pytest.raises(InvalidRequestError, match="a SamplingParams is wanted, not an object of type"):
+        with pytest.raises(InvalidRequestError, match="expected a SamplingParams, not an object of type"):
             engine.generate([[5]], wrong)
-    with pytest.raises(InvalidRequestError, match="a SpeculationParams is wanted, not an object of type str"):
+    with pytest.raises(InvalidRequestError, match="expected a SpeculationParams, not an object of type str"):
         engine.generate([[5]], GREEDY, "off")
     with pytest.raises(InvalidRequestError, match="stop: expected `str`, got `bytes`"):
         engine.generate([[5]], SamplingParams(stop=(b"while",)))  # type: ignore[arg-type]
@@ -138,6 +138,6 @@ def test_parameters_of_another_kind_are_refused(engines):
 
 def test_a_tenant_that_is_no_text_is_refused_and_spoils_nothing(engines):
     engine = engines.make()
-    with pytest.raises(InvalidRequestError, match="which is no text of Unicode"):
+    with pytest.raises(InvalidRequestError, match="which is not a text of Unicode"):
         engine.add(Request(request_id="bad", prompt_token_ids=[1, 2], tenant="\ud800"))
     assert len(engine.generate([[5]], GREEDY)[0].token_ids) > 0

@@ -1,6 +1,7 @@
-"""Sampling: which parameters and requests are understood. The rule that turns logits into tokens is the backends'.
+"""Checks of sampling parameters and requests, and the interfaces of samplers and constraints.
 
-Nothing here loads the native core, so that the gateway can check requests as the engine does.
+The backends implement the rule that turns logits into tokens. Nothing here loads the native core, so that the gateway
+can run the same checks as the engine.
 """
 
 from paceline.sampling.parameters import RANGES, Range, check_sampling_params, normalize

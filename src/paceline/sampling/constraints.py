@@ -1,7 +1,7 @@
-"""Constraints on the form of an output: what a kind of constraint must be able to do, and masks for many rows at once.
+"""Constraints on the form of an output: the interface of a kind of constraint, and masks for many rows at once.
 
-A request carries its constraint as data (`core.Constraint`). A kind turns that into a state for each sequence, says for
-any continuation which tokens may follow, and knows which tokens must. Kinds are given to the engine by name.
+A request carries its constraint as data (`core.Constraint`). A kind turns that into a state for each sequence, and says
+for any continuation which tokens may follow and which tokens must. The engine is given its kinds by name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 class ConstraintState(Protocol):
-    """How far the output of one sequence has come in its constraint."""
+    """The state of one sequence's output within its constraint."""
 
     def advance(self, token_ids: Sequence[int]) -> None:
-        """Takes in committed tokens, the resumed ones of a request too."""
+        """Takes in tokens that were committed to the output; the request's resumed tokens come here too."""
         ...
 
     def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
@@ -36,7 +36,7 @@ class ConstraintState(Protocol):
 
 
 class MaskQuery(NamedTuple):
-    """Asks for the tokens that may follow the output and `drafted`, as row `mask_row` of some bitmasks."""
+    """Asks which tokens may follow the output and then `drafted`; row `mask_row` of the bitmasks takes the answer."""
 
     state: ConstraintState
     drafted: Sequence[int]
@@ -51,8 +51,8 @@ class ConstraintKind(Protocol):
         ...
 
     def fill(self, masks: UInt32Array, queries: Sequence[MaskQuery]) -> None:
-        """Sets the bits of the allowed tokens in the rows that the queries name, which are zero before. A row whose
-        drafted tokens are not allowed themselves is never read."""
+        """Sets the bits of the allowed tokens in the rows that the queries name; all bits are 0 before. A row is never
+        read if its drafted tokens are not allowed themselves."""
         ...
 
 
@@ -84,19 +84,19 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Which tokens are allowed in some rows of logits: row i is restricted by row `rows[i]` of `bits`, and not at all
-    where that is None. `bits` [masks, words] is None where no row is restricted."""
+    """Which tokens are allowed in some rows of logits. Row `rows[i]` of `bits` restricts row i of the logits; None
+    means that row i is not restricted. `bits` [masks, words] is None where no row is restricted."""
 
     rows: list[int | None]
     bits: UInt32Array | None
 
 
 def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, Sequence[int]]]) -> Masks:
-    """Returns the masks for these places: each has a sequence's constraint, if it has one, and the drafted tokens that
-    follow its output there.
+    """Returns the masks for some places in drafts. A place is a sequence's constraint (None: it has none), and the
+    drafted tokens between its output and the place.
 
-    Each kind of constraint is asked once for all of its rows. Where it raises, no token is allowed in them, which ends
-    their sequences with an error and no others.
+    Each kind of constraint is asked once for all of its rows. If it raises, no token is allowed in these rows, so their
+    sequences end with an error; other sequences go on.
     """
     if all(constraint is None for constraint, _ in places):
         return Masks([None] * len(places), None)

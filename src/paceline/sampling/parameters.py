@@ -19,7 +19,7 @@ from paceline.core import SamplingParams, SpeculationParams
 from paceline.core.errors import InvalidRequestError
 
 _MAX_INT64 = 2**63 - 1
-_FIELD = re.compile(r"\$\.(\w+)")  # in the path that an error of msgspec names
+_FIELD = re.compile(r"\$\.(\w+)")  # finds the field's name in the path that a msgspec error ends with
 
 Params = TypeVar("Params", SamplingParams, SpeculationParams)
 
@@ -67,20 +67,20 @@ def check_text(name: str, value: str) -> None:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise InvalidRequestError(f"{name} is {value!r}, which is no text of Unicode characters", name) from None
+        raise InvalidRequestError(f"{name} is {value!r}, which is not a text of Unicode characters", name) from None
 
 
 def normalize(params: object, kind: type[Params]) -> Params:
     """Returns the parameters with every field in its declared type, so that `"off"` becomes the mode of that name.
 
-    Objects that a program makes may hold anything; numbers of numpy and lists in place of tuples are understood. Raises
-    InvalidRequestError, which names the field, for everything else.
+    A program may put any object into a field. Numpy numbers and lists in place of tuples are converted; everything else
+    raises InvalidRequestError, which names the field.
     """
     if not isinstance(params, kind):
-        raise InvalidRequestError(f"a {kind.__name__} is wanted, not an object of type {type(params).__name__}")
+        raise InvalidRequestError(f"expected a {kind.__name__}, not an object of type {type(params).__name__}")
     for name in params.__struct_fields__:
         value = getattr(params, name)
-        if isinstance(value, str) and name in ("stop", "drafters"):  # else each character would count as a text
+        if isinstance(value, str) and name in ("stop", "drafters"):  # otherwise each character would become an item
             raise InvalidRequestError(f"{name} is a single text; pass a tuple of texts, ({value!r},) for one", name)
     try:
         builtins = msgspec.to_builtins(params, enc_hook=_plain_number, builtin_types=(bytes, bytearray))
@@ -93,8 +93,8 @@ def normalize(params: object, kind: type[Params]) -> Params:
 
 
 def check_sampling_params(params: SamplingParams, vocab_size: int) -> None:
-    """Raises InvalidRequestError, which names the parameter, where one is out of its range or has a token id that the
-    model does not have."""
+    """Raises InvalidRequestError, which names the parameter, for a value out of its range or a token id that the model
+    does not have."""
     check_token_ids(params.logit_bias, "logit_bias", vocab_size)
     check_token_ids(params.stop_token_ids, "stop_token_ids", vocab_size)
     for name, allowed in RANGES.items():
@@ -117,7 +117,7 @@ def check_token_ids(token_ids: Iterable[int], param: str, vocab_size: int) -> No
 
 
 def _plain_number(value: object) -> int | float:
-    """Returns the Python number that equals a number of another library."""
+    """Returns the int or float that equals a number of another library; raises TypeError for anything else."""
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):

@@ -1,6 +1,6 @@
-"""Which requests are taken: every value that could spoil a step is refused before it reaches the scheduler.
+"""Checks of requests: every value that could break a step is refused before it reaches the scheduler.
 
-Gateway and engine call the same functions, so that a request is refused with the same words wherever it comes from.
+Gateway and engine call the same functions, so that both refuse a request with the same message.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def check_request(request: Request, limits: RequestLimits) -> Request:
 def check_room(
     num_tokens: int, context_window_size: int, *, subject: str = "the prompt", param: str = "prompt"
 ) -> None:
-    """Raises ContextOverflowError where a context that begins with so many tokens has no room for one more."""
+    """Raises ContextOverflowError if the context window has no room for one more token after `num_tokens`."""
     if num_tokens + 1 > context_window_size:
         raise overflow(f"{subject} has {num_tokens} tokens", context_window_size, param)
 
 
 def overflow(fact: str, context_window_size: int, param: str) -> ContextOverflowError:
-    """Returns the error for a prompt that is too long, which `fact` says in words."""
+    """Returns the error for a prompt that is too long; its message begins with `fact`, which says how long it is."""
     return ContextOverflowError(
         f"{fact}, which leaves no room for an answer in the context window of {context_window_size} tokens; shorten "
         "it, or choose a larger --context-window-size",
@@ -69,7 +69,7 @@ def overflow(fact: str, context_window_size: int, param: str) -> ContextOverflow
 
 
 def check_speculation(speculation: SpeculationParams, drafter_names: frozenset[str]) -> None:
-    """Raises InvalidRequestError for a negative window, or for a drafter whose name nobody knows."""
+    """Raises InvalidRequestError for a `max_window` out of range, or for a name that is not in `drafter_names`."""
     check_range("max_window", speculation.max_window, RANGES["max_window"])
     for name in speculation.drafters or ():
         if name not in drafter_names:

@@ -1,6 +1,6 @@
 """The interface of samplers, which draw tokens from rows of logits; each backend has one.
 
-The rule that all of them follow is described in docs/architecture.md, the acceptance rule.
+All of them follow the acceptance rule, which docs/architecture.md describes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from paceline.core import SamplingParams, TokenLogprob
 
 UInt32Array = npt.NDArray[np.uint32]
 Logits = Any
-"""Rows of logits [rows, vocab_size], wherever a backend keeps them. Others may take their length; only the sampler of
-that backend looks inside."""
+"""Rows of logits [rows, vocab_size], wherever a backend keeps them. Only that backend's sampler reads them; other code
+may take their length."""
 
 
 class RowSampler(Protocol):
-    """One sequence's parameters, noise key and token counts, in the form that its backend's sampler reads."""
+    """One sequence's parameters, noise key and token counts, in the form that the backend's sampler reads."""
 
     def append(self, token_ids: Sequence[int]) -> None:
         """Counts tokens that were committed to the output."""
@@ -30,10 +30,10 @@ class RowSampler(Protocol):
 class SampleQuery(NamedTuple):
     """Asks for the token of row `row` of some logits.
 
-    `position` is the index in the sequence of the token being sampled, `drafted` the tokens between the committed text
-    and that position, which count as output. `num_logprobs` None asks for no log-probability, n for the token's and for
-    those of the n most likely tokens. `mask_row` is the row of the bitmasks that says which tokens are allowed (None:
-    all are).
+    `position` is the index that the sampled token has in the sequence. `drafted` has the tokens between the committed
+    text and that position; they count as output. With `num_logprobs` n, the log-probabilities of the sampled token and
+    of the n most likely tokens are returned; with None, no log-probability is. `mask_row` is the row of the bitmasks
+    that says which tokens are allowed (None: all of them).
     """
 
     row: int
@@ -45,9 +45,9 @@ class SampleQuery(NamedTuple):
 
 
 class SampledRow(NamedTuple):
-    """The token of one row, with its log-probability (raw distribution, before processing) where one was asked for.
+    """The token of one row, with its log-probability (raw distribution, before processing) where it was asked for.
 
-    A row with a not-a-number, or with no token left, has no token; `failure` then says why.
+    `token_id` is None if the row contains a NaN or if no token is left; `failure` then says why.
     """
 
     token_id: int | None
@@ -67,7 +67,7 @@ class Sampler(Protocol):
         choice_index: int = 0,
         banned_token_ids: Collection[int] = (),
     ) -> RowSampler:
-        """Returns the state of a sequence without output. `banned_token_ids` cannot be sampled before
+        """Returns the state of a sequence that has no output yet. `banned_token_ids` cannot be sampled before
         `params.min_tokens` tokens were output."""
         ...
 
@@ -85,8 +85,9 @@ class Sampler(Protocol):
         ...
 
     def scatter(self, logits: Logits, columns: npt.NDArray[np.int64], width: int) -> Logits:
-        """Returns rows of `width` logits whose column `columns[i]` is column i of `logits`, all others minus infinity;
-        valid until the next call. Columns beyond those of `columns` are left out."""
+        """Returns rows of `width` logits: column `columns[i]` holds column i of `logits`, and every other column holds
+        minus infinity. Columns of `logits` beyond the length of `columns` are left out. The result is valid until the
+        next call."""
         ...
 
     def hash_rows(self, logits: Logits, rows: Sequence[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`SequenceSampler`: everything that sampling one sequence needs, for the verifier and for drafters that draw."""
+"""`SequenceSampler`: everything that sampling one sequence needs, for the verifier and for drafters that sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from paceline.sampling.sampler import RowSampler, Sampler
 class SequenceSampler:
     """One sequence's state in its backend's sampler, and the constraint on its output (None: there is none).
 
-    `num_logprobs` is how many log-probabilities its request wants beside that of each token (None: not even that).
+    `num_logprobs` is how many of the most likely tokens are reported with their log-probabilities beside each sampled
+    token (None: no log-probabilities at all).
     """
 
     rows: RowSampler
@@ -33,7 +34,7 @@ class SequenceSampler:
         ending_token_ids: Collection[int] = (),
         constraint: OutputConstraint | None = None,
     ) -> SequenceSampler:
-        """Returns the state of a sequence as it is now; output that it already has (resumed tokens) is counted.
+        """Returns the state of a sequence as it is now; output that it already has (resumed tokens) counts as output.
 
         `ending_token_ids` cannot be sampled before `min_tokens` tokens were output. Raises InvalidRequestError where
         that leaves no token.
