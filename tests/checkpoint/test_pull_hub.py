@@ -102,7 +102,9 @@ def test_other_content_on_the_hub_is_not_even_downloaded(server: PackageServer, 
     publish(server, {"model-q4_k_m.gguf": model_bytes + b"changed"})
     published = hashlib.sha256(model_bytes + b"changed").hexdigest()
     expected = hashlib.sha256(model_bytes).hexdigest()
-    with pytest.raises(ChecksumError, match=rf"{REPOSITORY}\): publishes the sha256 {published} instead of {expected}"):
+    with pytest.raises(
+        ChecksumError, match=rf"{REPOSITORY}\): the published sha256 is {published} instead of {expected}"
+    ):
         hub_store(server, tmp_path / "cache", entry_for(model_bytes)).pull("test-model")
     assert not any("/resolve/" in request.path for request in server.requests)
 

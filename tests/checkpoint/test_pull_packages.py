@@ -281,7 +281,7 @@ def test_second_pull_asks_nobody_and_reads_nothing(server: PackageServer, tmp_pa
 
 def test_offline_nothing_is_asked_for(server: PackageServer, tmp_path: Path):
     add_parts(server)
-    with pytest.raises(ModelNotFoundError, match="offline mode forbids to pull it; run paceline pull test-model"):
+    with pytest.raises(ModelNotFoundError, match="offline mode forbids pulling it; run paceline pull test-model"):
         store_in(tmp_path).resolve(ENTRY.name, is_offline=True)
     assert server.requests == []
     assert_nothing_installed(tmp_path)

@@ -1,6 +1,6 @@
 """Model files: the memory-mapped GGUF reader, dequantization, and the catalog from which models are pulled.
 
-Imports only `core`. Tokenizers and architectures read what they need from `GgufFile.metadata`.
+This package imports only `core`. Tokenizers and architectures read what they need from `GgufFile.metadata`.
 """
 
 from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir, tokenizer_cache_dir

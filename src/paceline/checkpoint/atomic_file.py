@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, after a power cut too."""
+"""Writes files atomically: a file is there whole or not at all, even after a power cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Creates or replaces a file, and its directory where there is none; raises OSError and leaves nothing then."""
+    """Creates or replaces a file, and creates its directory where there is none.
+
+    Raises OSError if that fails, and leaves no unfinished file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -21,6 +24,6 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Returns when the file's content is on the disk, so that neither a new name nor a record of it can outlive it."""
+    """Blocks until the file's content is on the disk. A rename or a record that follows cannot be there without it."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())

@@ -1,6 +1,6 @@
 """`ModelCache`: the per-user directory of pulled models, with a record and a lock for each.
 
-A model is installed when its record is there, which is written last and atomically. What fetches files is `store`.
+A model is installed once its record exists; the record is written last and atomically. `store` fetches the files.
 
     <cache>/models/<name>/<file>.gguf, record.json     <cache>/downloads/<name>/ (unfinished)     <cache>/locks/<name>
 """
@@ -59,7 +59,7 @@ class InstalledModel:
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
     """Returns `PACELINE_CACHE_DIR`, or `paceline` in the user's cache directory (XDG).
 
-    Raises UsageError for a user who has neither of them nor a home directory.
+    Raises UsageError if no environment variable names a directory and the user has no home directory.
     """
     if chosen := environment.get("PACELINE_CACHE_DIR"):
         return expand_user(chosen)
@@ -72,33 +72,33 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
 
 
 def tokenizer_cache_dir(environment: Mapping[str, str]) -> Path:
-    """Where tokenizers keep what is slow to derive from a model file."""
+    """Returns the directory where tokenizers keep what is slow to derive from a model file."""
     return default_cache_dir(environment) / "tokenizers"
 
 
 class ModelCache:
-    """The models below `directory`, which is made when first needed."""
+    """The models below `directory`, which is created when it is first needed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def find(self, name: str) -> InstalledModel | None:
-        """The installed model of that name, None where it or one of its files is absent; reads no model data.
+        """Returns the installed model of that name; None where it or one of its files is absent. Reads no model data.
 
         Raises CheckpointError for a malformed record.
         """
         return self._read(self._model_dir(name)) if _is_possible(name) else None
 
     def installed(self) -> list[InstalledModel]:
-        """All installed models, by name; those whose record is malformed are left out with a warning."""
+        """Returns all installed models, sorted by name; leaves out those with a malformed record, with a warning."""
         directories = self._models_dir.iterdir() if self._models_dir.is_dir() else iter(())
         models = [self._read_or_warn(directory) for directory in directories]
         return sorted((model for model in models if model is not None), key=lambda model: model.name)
 
     def install(self, name: str, source: str, files: list[tuple[Path, str]]) -> InstalledModel:
-        """Moves verified files, given with their sha256 and in order, into the model's directory.
+        """Moves verified files into the model's directory. `files` lists them in order, each with its sha256.
 
-        The files must be on the cache's file system (see `workspace`); call under `lock`.
+        The files must be on the cache's file system (see `workspace`), and the caller must hold `lock`.
         """
         directory = self._model_dir(name)
         directory.mkdir(parents=True, exist_ok=True)
@@ -120,14 +120,14 @@ class ModelCache:
                 shutil.rmtree(directory)
 
     def workspace(self, name: str) -> Path:
-        """The directory for unfinished downloads of a model; what is left there is resumed by the next pull."""
+        """Returns the directory for unfinished downloads of a model; the next pull resumes what is left there."""
         directory = self._workspace_dir(name)
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Held by one process and thread at a time; blocks until the other is done."""
+        """Holds the lock of a model. Only one thread of one process can hold it; others block until it is free."""
         path = self.directory / "locks" / _directory_name(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
@@ -176,6 +176,6 @@ def _is_possible(name: str) -> bool:
 
 
 def _directory_name(name: str) -> str:
-    """A file name that no other model name gives; never hidden, never a path."""
+    """Returns a file name that no other model name has; it is never hidden and never a path."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E", 1) if quoted.startswith(".") else quoted

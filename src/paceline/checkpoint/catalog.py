@@ -1,6 +1,6 @@
 """The catalog: models known by name, each with its checksum and the mirrors that carry it, in order of preference.
 
-Plain data. `store` fetches what stands here; the checksum, not the mirror, decides whether a copy is right.
+This is plain data; `store` fetches the models. The checksum, not the mirror, decides whether a copy is right.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class HubSource:
 class PackageSource:
     """A file carried by wheels of a Python package index: one wheel, or parts to be joined in numeric order.
 
-    `member` is a regular expression for the data file's path in each wheel; where there are several packages it has a
-    group with the part's number.
+    `member` is a regular expression for the data file's path in each wheel. If there are several packages, it has a
+    group that matches the part's number.
     """
 
     packages: tuple[str, ...]
@@ -62,7 +62,7 @@ def _numbered(prefix: str, count: int) -> tuple[str, ...]:
 _ENTRIES = (
     CatalogEntry(
         name="smollm2-135m",
-        description="SmolLM2 135M Instruct, Q4_1: small enough to try anything with",
+        description="SmolLM2 135M Instruct, Q4_1: small, for quick trials",
         license="Apache-2.0",
         architecture="llama",
         file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -75,7 +75,7 @@ _ENTRIES = (
     ),
     CatalogEntry(
         name="qwen2.5-coder-1.5b",
-        description="Qwen2.5 Coder 1.5B Instruct, Q4_K_M: writes code, drafted for by its 0.5B sister",
+        description="Qwen2.5 Coder 1.5B Instruct, Q4_K_M: writes code; the 0.5B model drafts for it",
         license="Apache-2.0",
         architecture="qwen2",
         file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",

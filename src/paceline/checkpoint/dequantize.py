@@ -1,8 +1,8 @@
-"""`dequantize`: a GGUF tensor's weights as float32, in numpy; the definition of what each block type means.
+"""`dequantize`: turns a GGUF tensor's weights into float32, in numpy; it defines what each block type means.
 
-Used by the reference model and by tests of the native core, which has its own code. Block layouts are those of ggml
-(ggml-common.h); every float operation is a single float32 multiplication, addition or subtraction in ggml's order, so
-results are equal to ggml's bit for bit.
+The reference model, the loading of vectors, and tests use it; the native core unpacks matrices with its own code. Block
+layouts are those of ggml (ggml-common.h). Every float operation is a single float32 multiplication, addition or
+subtraction in ggml's order, so results are equal to ggml's bit for bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _BIT_SHIFTS = np.arange(8, dtype=np.uint8)
 
 
 def dequantize(tensor: GgufTensor) -> Float32Array:
-    """The weights of `tensor`, float32 of its shape, in new memory; raises UnsupportedModelError."""
+    """Returns the weights of `tensor` as float32 in its shape, in new memory.
+
+    Raises UnsupportedModelError for a type that is not implemented.
+    """
     decode = _DECODERS.get(tensor.type)
     if decode is None:
         raise UnsupportedModelError(_unsupported(tensor))
@@ -40,7 +43,7 @@ def dequantize(tensor: GgufTensor) -> Float32Array:
 
 
 def check_weight_types(gguf: GgufFile) -> None:
-    """Raises UnsupportedModelError, naming it, for a tensor of a type that is not implemented; reads no weights."""
+    """Raises UnsupportedModelError, which names the tensor, for a type that is not implemented; reads no weights."""
     for tensor in gguf.tensors.values():
         if tensor.type not in _DECODERS:
             raise UnsupportedModelError(f"{gguf.paths[0]}: {_unsupported(tensor)}")
@@ -142,17 +145,17 @@ def _halves(blocks: UInt8Array) -> Float32Array:
 
 
 def _nibbles(packed: UInt8Array, group: int) -> UInt8Array:
-    """[n, b] to [n, 2 b]: of each `group` bytes first all low halves, then all high halves."""
+    """Unpacks [n, b] to [n, 2 b]: from each `group` bytes first all low halves, then all high halves."""
     return _unpack(packed, group, _NIBBLE_SHIFTS, mask=0x0F)
 
 
 def _pairs(packed: UInt8Array, group: int) -> UInt8Array:
-    """[n, b] to [n, 4 b]: of each `group` bytes first all lowest two bits, then the next two, and so on."""
+    """Unpacks [n, b] to [n, 4 b]: from each `group` bytes first all lowest two bits, then the next two, and so on."""
     return _unpack(packed, group, _PAIR_SHIFTS, mask=0x03)
 
 
 def _bits(packed: UInt8Array, group: int) -> UInt8Array:
-    """[n, b] to [n, 8 b]: of each `group` bytes first all lowest bits, then the next, and so on."""
+    """Unpacks [n, b] to [n, 8 b]: from each `group` bytes first all lowest bits, then the next, and so on."""
     return _unpack(packed, group, _BIT_SHIFTS, mask=0x01)
 
 
@@ -163,18 +166,18 @@ def _unpack(packed: UInt8Array, group: int, shifts: UInt8Array, mask: int) -> UI
 
 
 def _raised(quants: UInt8Array, num_bits: int) -> UInt8Array:
-    """The quants moved up, to be combined with their lower bits."""
+    """Returns the quants shifted left by `num_bits`, to be combined with their lower bits."""
     return np.left_shift(quants, np.uint8(num_bits), dtype=np.uint8)
 
 
 def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
-    """Quants of Q5_0 and Q5_1, [n, 32]: bit i of the four `high` bytes is the fifth bit of weight i."""
+    """Returns the quants of Q5_0 and Q5_1, [n, 32]: bit i of the four `high` bytes is the fifth bit of weight i."""
     return _nibbles(low, group=16) | _raised(_bits(high, group=1), 4)
 
 
 def _scales_and_minima(blocks: UInt8Array) -> tuple[Float32Array, Float32Array]:
-    """Returns the scales and minima of Q4_K and Q5_K blocks, [n, 8, 1] each: 6-bit numbers, of which the first four
-    lie in whole bytes and the top bits of the others above them."""
+    """Returns the scales and minima of Q4_K and Q5_K blocks, [n, 8, 1] each. They are 6-bit numbers. The first four are
+    the low bits of a byte each; the other two bits of these bytes are the top bits of the last four numbers."""
     packed = blocks[:, 4:16]
     first, second, low = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 0x3F, (low & 0x0F) | ((first >> 6) << 4)], axis=1)

@@ -1,7 +1,7 @@
-"""`Downloader`: fetches files over HTTP so that nothing already received is received again.
+"""`Downloader`: fetches files over HTTP, and resumes broken transfers so that no byte is fetched twice.
 
-A transfer goes to `<file>.part`; a broken connection is taken up again with a Range request, in this call or the next.
-Which files, and whether their sum is the right one, is the business of the mirrors (`hub`, `package_index`).
+A transfer is written to `<file>.part`. After a break it goes on with a Range request, in the same call or the next one.
+The mirrors (`hub`, `package_index`) say which files to fetch, and which sizes and checksums are published for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRANSIENT_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file to fetch (http, https or file URL); size and sha256 as published, None where they are not."""
+    """A file to fetch (http, https or file URL), with its size and sha256 as published (None: not published)."""
 
     url: str
     size_bytes: int | None = None
@@ -38,15 +38,15 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often in a row a transfer may break without having brought a byte, and the first pause, doubled each
-    time."""
+    """When to give up a transfer: after `max_attempts` breaks in a row without a new byte between them. The pause after
+    the first break is `first_pause_s`; it doubles after each further one."""
 
     max_attempts: int = 5
     first_pause_s: float = 0.5
 
 
 class _InterruptedTransferError(Exception):
-    """A transfer ended early; it may be taken up again."""
+    """A transfer ended early and may be resumed."""
 
 
 class Downloader:
@@ -59,7 +59,7 @@ class Downloader:
         self._is_cancelled = threading.Event()
 
     def fetch_all(self, downloads: Sequence[tuple[RemoteFile, Path]], description: str) -> None:
-        """Fetches all files, some at once; the first error stops the others and is raised."""
+        """Fetches all files, several at a time; the first error stops the others and is raised."""
         sizes = [remote.size_bytes for remote, _ in downloads]
         self._progress.begin(description, None if None in sizes else sum(size or 0 for size in sizes))
         with ThreadPoolExecutor(NUM_CONNECTIONS) as pool:
@@ -73,7 +73,7 @@ class Downloader:
                 raise
 
     def get(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
-        """A small answer, read whole; raises httpx.HTTPError when it did not come in several attempts."""
+        """Returns a small response, read whole; raises httpx.HTTPError if several attempts brought none."""
         for attempt in range(NUM_PAGE_ATTEMPTS - 1):
             try:
                 response = self._client.get(url, headers=headers)
@@ -85,7 +85,10 @@ class Downloader:
         return self._client.get(url, headers=headers)
 
     def fetch(self, remote: RemoteFile, destination: Path) -> None:
-        """Puts the file at `destination` unless it is there as published; raises DownloadError, ChecksumError."""
+        """Puts the file at `destination`, unless it is there already as published.
+
+        Raises DownloadError, ChecksumError.
+        """
         if destination.exists():
             if _is_as_published(destination, remote):
                 self._progress.advance(destination.stat().st_size)
@@ -129,7 +132,7 @@ class Downloader:
                 return
 
     def _transfer(self, remote: RemoteFile, part: Path) -> None:
-        """One request for all bytes that `part` lacks."""
+        """Sends one request for the bytes that `part` does not have yet, and appends them to it."""
         offset = _size_of(part)
         headers = {**remote.headers, "Accept-Encoding": "identity"}
         if offset > 0:
@@ -177,32 +180,32 @@ class Downloader:
 
 
 def _is_as_published(path: Path, remote: RemoteFile) -> bool:
-    """Whether size and sha256 are the remote file's, as far as they are published."""
+    """Returns whether the file has the published size and sha256, as far as these are published."""
     has_size = remote.size_bytes in (None, path.stat().st_size)
     return has_size and (remote.sha256 is None or sha256_of(path) == remote.sha256)
 
 
 def check_sha256(path: Path, expected: str, source: str) -> None:
-    """Raises ChecksumError, naming both sums and the source, where the file's content is not the expected one."""
+    """Raises ChecksumError, which names both sums and the source, if the file's sha256 is not the expected one."""
     found = sha256_of(path)
     if found != expected:
         raise ChecksumError(f"{source}: the sha256 is {found} instead of {expected}; this copy was discarded")
 
 
 def sha256_of(path: Path) -> str:
-    """The file's sha256 in hexadecimal."""
+    """Returns the file's sha256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def shown(url: str) -> str:
-    """The URL as it may appear in messages: without user name, password and query."""
+    """Returns the URL as it may appear in messages: without user name, password, query and fragment."""
     scheme, netloc, path, _, _ = urlsplit(url)
     return urlunsplit((scheme, netloc.rpartition("@")[2], path, "", ""))
 
 
 def path_of(file_url: str) -> Path:
-    """The local path that a file URL names."""
+    """Returns the local path that a file URL names."""
     return Path(unquote(urlsplit(file_url).path))
 
 

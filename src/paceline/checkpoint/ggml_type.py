@@ -9,8 +9,8 @@ from types import MappingProxyType
 class GgmlType(enum.IntEnum):
     """A tensor's storage type, numbered as in the GGUF specification.
 
-    A row is a sequence of blocks of `block_size` weights, each `type_size_bytes` long. `dequantize` reads a part of
-    these types; the others are listed so that a file's layout can be checked and its error can name them.
+    A row is a sequence of blocks of `block_size` weights, each `type_size_bytes` long. `dequantize` reads some of these
+    types; the others are listed so that the layout of any file can be checked and errors can name its types.
     """
 
     F32 = 0

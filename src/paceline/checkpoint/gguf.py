@@ -1,6 +1,6 @@
 """`GgufFile`: a memory-mapped GGUF model (one file or a split set) whose tensors are zero-copy views.
 
-The header is decoded by `gguf_header`; weights become floats in `dequantize`. Knows nothing of architectures.
+`gguf_header` decodes the header, and `dequantize` turns weights into floats. This module knows no architectures.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class GgufTensor:
 class GgufFile:
     """A GGUF model: `metadata` (numbers, strings, lists of strings, numpy arrays) and `tensors` by name.
 
-    Opened by `open`; a context manager. Views stay valid after `close`: the mapping ends with the last of them.
+    Call `open` to get one; it is a context manager. Views of tensors stay valid after `close`: the file is unmapped
+    when the last of them is gone.
     """
 
     def __init__(self, shards: list[_Shard]) -> None:
@@ -117,7 +118,7 @@ class _Shard:
             self.tensors[description.name] = self._place(description)
 
     def integer(self, key: str, default: int) -> int:
-        """A metadata entry that must be an integer; raises CheckpointError."""
+        """Returns a metadata entry, or `default` where it is absent; raises CheckpointError if it is not an integer."""
         value = self.header.metadata.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise CheckpointError(
@@ -187,7 +188,7 @@ def _map_file(path: Path) -> mmap.mmap:
 
 
 def _split_paths(path: Path, split_count: int) -> list[Path]:
-    """The files of the split model that `path` belongs to, in order; raises CheckpointError."""
+    """Returns the files of the split model that `path` belongs to, in order; raises CheckpointError."""
     match = _SPLIT_NAME.fullmatch(path.name)
     if match is None or int(match["count"]) != split_count:
         raise CheckpointError(

@@ -1,6 +1,6 @@
 """`HeaderReader`: decodes the header of a GGUF file (metadata and tensor descriptions), checking every bound.
 
-Works on any buffer and trusts no number in it: a count is compared with the bytes left before anything is allocated.
+It reads any buffer and trusts no number in it: a count is compared with the bytes left before anything is allocated.
 `gguf` places tensors and owns the mapping. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -59,7 +59,7 @@ class TensorDescription:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """All that stands before a GGUF file's tensor data; `size_bytes` is where it ends, before alignment."""
+    """Everything before a GGUF file's tensor data; `size_bytes` does not include the padding that aligns the data."""
 
     version: int
     metadata: dict[str, object]
@@ -77,7 +77,7 @@ class HeaderReader:
         self._offset = 0
 
     def read(self) -> Header:
-        """The whole header; raises CheckpointError or UnsupportedModelError."""
+        """Returns the whole header; raises CheckpointError or UnsupportedModelError."""
         version = self._read_version()
         num_tensors = self._number(_UINT64)
         num_entries = self._number(_UINT64)
@@ -192,7 +192,7 @@ class HeaderReader:
 
     def _require(self, size_bytes: int, what: str) -> None:
         if self._offset + size_bytes > self._size_bytes:
-            self._fail(f"{what} at byte {self._offset} reach beyond the end of the file ({self._size_bytes} bytes)")
+            self._fail(f"{what} at byte {self._offset} would end after the file, which has {self._size_bytes} bytes")
 
     def _fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
         raise CheckpointError(f"{self._source}: {problem}; the file is truncated or corrupt, pull it again") from cause

@@ -1,7 +1,7 @@
 """`ModelHub`: finds GGUF files in repositories of the model hub; `download` fetches them.
 
-Talks to the hub through `huggingface_hub` (the `hub` extra, imported when first used), which knows endpoint, access
-token and offline mode from its own settings.
+It uses `huggingface_hub` (the `hub` extra, imported when first used). That library takes offline mode from its own
+settings, and also the endpoint and the access token where none are given here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HubReference:
 
     @classmethod
     def parse(cls, text: str) -> HubReference | None:
-        """None where the text is not such a reference."""
+        """Returns the reference; None where the text is not one."""
         match = re.fullmatch(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<file>[\w./+-]+\.gguf))?", text, re.ASCII)
         return cls(match["repository"], match["file"]) if match else None
 
@@ -48,8 +48,8 @@ class HubReference:
 
 @dataclass(frozen=True, slots=True)
 class ModelHub:
-    """The model hub at `endpoint`, entered with the access token `token` (None: those that `huggingface_hub` is set up
-    for)."""
+    """The model hub at `endpoint`, used with the access token `token`. None leaves the choice of either to
+    `huggingface_hub`."""
 
     client: httpx.Client
     downloader: Downloader
@@ -57,23 +57,25 @@ class ModelHub:
     token: str | None = field(default=None, repr=False)
 
     def deliver(self, source: HubSource, entry: CatalogEntry, workspace: Path) -> Path:
-        """Downloads a catalog entry's file; its checksum is not yet verified. Raises DownloadError, ChecksumError
-        before anything is downloaded where the hub publishes another sum."""
+        """Downloads a catalog entry's file and returns its path; the caller must verify the checksum.
+
+        Raises DownloadError, and ChecksumError before the download if the hub publishes another sum.
+        """
         try:
             remote = self.find(HubReference(source.repository, source.file))[source.file]
         except ModelNotFoundError as error:
             raise DownloadError(f"{source}: {error}") from error
         if remote.sha256 not in (None, entry.sha256):
-            raise ChecksumError(f"{source}: publishes the sha256 {remote.sha256} instead of {entry.sha256}")
+            raise ChecksumError(f"{source}: the published sha256 is {remote.sha256} instead of {entry.sha256}")
         path = workspace / entry.file_name
         self.downloader.fetch_all([(remote, path)], f"downloading {entry.name}")
         return path
 
     def find(self, reference: HubReference) -> dict[str, RemoteFile]:
-        """The files of the model that is meant by name, in order, with sizes and sums as the hub publishes them.
+        """Returns the model's files by name, in order, with sizes and checksums as the hub publishes them.
 
-        Raises DownloadError (unreachable), ModelNotFoundError (no such repository or file), UsageError (no file named
-        and more than one model to choose from).
+        Raises DownloadError (the hub cannot be reached), ModelNotFoundError (no such repository or file) and UsageError
+        (the reference names no file, and the repository has several models).
         """
         api = self._connect()
         info = _asked(lambda: api.model_info(reference.repository, files_metadata=True, timeout=REQUEST_TIMEOUT_S))
@@ -82,7 +84,8 @@ class ModelHub:
         return {name: _remote_file(api, info, published[name]) for name in names}
 
     def _connect(self) -> HfApi:
-        """A client of the hub, once the hub has answered at all; fails fast where it cannot be reached."""
+        """Returns a client of the hub after a probe, which raises DownloadError within seconds if the hub is
+        unreachable."""
         try:
             from huggingface_hub import HfApi, constants
         except ImportError as error:
@@ -108,21 +111,22 @@ def _remote_file(api: HfApi, info: ModelInfo, file: RepoSibling) -> RemoteFile:
 
 
 def _asked(question: Callable[[], _Answer]) -> _Answer:
-    """The hub's answer; raises ModelNotFoundError, DownloadError."""
+    """Returns the hub's answer to `question`; raises ModelNotFoundError, DownloadError."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
         return question()
     except GatedRepoError as error:
-        raise DownloadError(f"the model hub wants its terms accepted and a login first ({error})") from error
+        raise DownloadError(f"the model hub requires a login and accepted terms for this model ({error})") from error
     except RepositoryNotFoundError as error:
         raise ModelNotFoundError("the model hub has no such repository, or it is private") from error
-    except Exception as error:  # any: which HTTP client, and so which errors, the library uses depends on its version
+    except Exception as error:  # any error, because the library's HTTP client depends on the library's version
         raise DownloadError(f"the model hub did not answer as expected ({error or type(error).__name__})") from error
 
 
 def _choose(reference: HubReference, names: list[str]) -> str:
-    """The first file of the model meant: the one named, the only one, or the only one of the usual quantization."""
+    """Returns the first file of the model: the one that is named, or the only one, or the only one of the preferred
+    quantization."""
     if reference.file is not None:
         if reference.file in names:
             return reference.file
@@ -136,7 +140,7 @@ def _choose(reference: HubReference, names: list[str]) -> str:
 
 
 def _parts_of(first: str, names: list[str]) -> list[str]:
-    """All files of the split model that `first` belongs to, in order; `first` alone where it is not split."""
+    """Returns all files of the split model that `first` belongs to, in order; `first` alone if it is not split."""
     if not _SPLIT_SUFFIX.search(first):
         return [first]
     pattern = _SPLIT_SUFFIX.sub("", first), first[-len("00000.gguf") :]

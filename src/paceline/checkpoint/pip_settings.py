@@ -1,6 +1,6 @@
-"""`PipSettings`: where this machine gets Python packages from, read as pip reads it (environment, then files).
+"""`PipSettings`: where this machine gets Python packages from, read as pip does (the environment overrides files).
 
-Only what a download needs; https://pip.pypa.io/en/stable/topics/configuration/ describes files, names and order.
+They hold only what a download needs. Files, names and order: https://pip.pypa.io/en/stable/topics/configuration/
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRUE_WORDS = frozenset({"1", "yes", "true", "on", "y", "t"})
 
 @dataclass(frozen=True, slots=True)
 class PipSettings:
-    """Index addresses in the order they are asked, places with wheels (`find_links`), and how to connect.
+    """Index addresses in the order in which they are asked, places with wheels (`find_links`), and how to connect.
 
     `trusted_hosts` are hosts, or hosts with a port, whose certificates are not checked.
     """
@@ -35,7 +35,7 @@ class PipSettings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> PipSettings:
-        """The settings of this machine and user; raises ConfigError where a pip.conf cannot be parsed."""
+        """Returns the settings of this machine and user; raises ConfigError where a pip.conf cannot be parsed."""
         options = _read_files(_configuration_files(environment))
         for name, value in environment.items():
             if name.startswith("PIP_") and value:
@@ -69,7 +69,7 @@ def _read_files(paths: list[Path]) -> dict[str, str]:
 
 
 def _configuration_files(environment: Mapping[str, str]) -> list[Path]:
-    """In the order in which later files override earlier ones."""
+    """Returns the paths where pip looks for configuration files; later files override earlier ones."""
     chosen = environment.get("PIP_CONFIG_FILE")
     if chosen == os.devnull:
         return []
@@ -81,7 +81,7 @@ def _configuration_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _user_directories(environment: Mapping[str, str]) -> list[Path]:
-    """Returns the directories of the user's own files; a user without a home directory may have none."""
+    """Returns the directories of the user's own pip files; a user without a home directory may have none."""
     home = find_home(environment)
     chosen = environment.get("XDG_CONFIG_HOME")
     user_dir = Path(chosen) if chosen else None if home is None else home / ".config"

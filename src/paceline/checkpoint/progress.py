@@ -1,4 +1,4 @@
-"""`ProgressListener`: what a pull tells whoever shows it; a display is the command line's matter."""
+"""`ProgressListener`: the interface through which a pull reports its progress; the command line displays it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class ProgressListener(Protocol):
-    """Told how a pull goes. `advance` may be called from several threads at once."""
+    """Receives the progress of a pull. `advance` may be called from several threads at once."""
 
     def begin(self, description: str, total_bytes: int | None) -> None:
-        """A phase starts (its predecessor is over); `total_bytes` None means that its size is not known."""
+        """Reports that a phase starts and the one before is over; `total_bytes` is None if the size is not known."""
         ...
 
     def advance(self, num_bytes: int) -> None:
-        """`num_bytes` more of the phase are done; negative where a download had to start over."""
+        """Reports that `num_bytes` more of the phase are done; the number is negative if a download starts over."""
         ...
 
     def note(self, message: str) -> None:
-        """Something a person may want to know, such as a mirror that was passed over."""
+        """Reports something that a person may want to know, such as a mirror that failed."""
         ...
 
 
@@ -25,10 +25,10 @@ class SilentProgress:
     """The listener that shows nothing."""
 
     def begin(self, description: str, total_bytes: int | None) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def advance(self, num_bytes: int) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def note(self, message: str) -> None:
-        """Ignored."""
+        """Does nothing."""

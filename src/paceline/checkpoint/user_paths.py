@@ -1,4 +1,4 @@
-"""The user's home directory, which not every user has: a container may run under an id that no user database knows."""
+"""Finds the user's home directory. Not every user has one: a container may run under an id without a user's entry."""
 
 from __future__ import annotations
 
