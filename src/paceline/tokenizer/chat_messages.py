@@ -1,7 +1,7 @@
-"""What a message becomes before a chat template reads it.
+"""Converts messages to what a chat template expects.
 
-Keys and names of reasoning follow Hugging Face `transformers`, for which templates are written. Which form of content a
-template shows is found out by `content_probe`.
+Keys and names of reasoning follow Hugging Face `transformers`, for which templates are written. `content_probe` finds
+out which form of content a template shows.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _REASONING_NAMES = ("reasoning_content", "thinking", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class ContentForm:
-    """The content that a template is given in messages of one role.
+    """The form in which a template is given the contents of messages of one role.
 
-    One text is a string where `takes_string`, else a list of one text part. Several text parts stay a list where
-    `takes_parts`, else line breaks join them to one text.
+    With `takes_string`, one text is a string, otherwise a list of one text part. With `takes_parts`, several text parts
+    stay a list, otherwise line breaks join them to one text.
     """
 
     takes_string: bool
     takes_parts: bool
 
     def adapt(self, content: object) -> object:
-        """The content in this form. What is neither a string nor a list of text parts stays as it is."""
+        """Returns the content in this form. Anything but a string or a list of text parts is returned unchanged."""
         if isinstance(content, str):
             return content if self.takes_string else [text_part(content)]
         if not _are_text_parts(content) or (self.takes_parts and len(content) > 1):
@@ -34,19 +34,20 @@ class ContentForm:
 
 
 STRING_FORM = ContentForm(takes_string=True, takes_parts=False)
-"""The form for a role of which nothing else is known."""
+"""The form for a role that was not probed."""
 
 
 def text_part(text: str) -> dict[str, object]:
-    """One part of a content that is a list."""
+    """Returns one text part of a content that is a list."""
     return {"type": "text", "text": text}
 
 
 def template_message(message: Mapping[str, object], forms: Mapping[str, ContentForm]) -> dict[str, object]:
-    """The message as a template reads it: without keys whose value is None, and its content in the form of its role.
+    """Returns the message as a template reads it: without keys whose value is None, and with its content in the form of
+    its role.
 
-    The first of `reasoning_content`, `thinking` and `reasoning` that is there becomes `reasoning_content`, and also
-    `thinking` where that is absent.
+    The value of the first key present among `reasoning_content`, `thinking` and `reasoning` becomes
+    `reasoning_content`, and also `thinking` where that is absent.
     """
     given = {name: value for name, value in message.items() if value is not None}
     reasoning = next((given[name] for name in _REASONING_NAMES if name in given), None)

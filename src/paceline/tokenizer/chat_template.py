@@ -1,6 +1,6 @@
 """`ChatTemplate`: turns messages into the prompt text that a chat model was trained on.
 
-`chat_messages` makes messages what templates expect, and `template_pool` renders them in processes of their own,
+`chat_messages` converts the messages to what templates expect. `template_pool` renders them in separate processes,
 because a template comes with the model and is not trusted.
 """
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 5.0
 
 
 class ChatTemplate:
-    """A template; `variables` are visible in every rendering (such as `bos_token`). Safe to use from several threads.
+    """A template. Every rendering sees `variables` (such as `bos_token`). Safe to use from several threads.
 
     A rendering that takes longer than `timeout_s` seconds is ended.
     """
@@ -35,17 +35,19 @@ class ChatTemplate:
         self._preparing = threading.Lock()
 
     def prepare(self) -> None:
-        """Compiles the template and finds out which forms of content it shows; the first rendering would wait for it.
+        """Compiles the template and finds out which forms of content it shows, so that the first rendering does not
+        wait for this.
 
-        Takes 0.2 s, and for a slow template `timeout_s` more. Raises CheckpointError where it does not compile.
+        Takes 0.2 s, and up to `timeout_s` more for a slow template. Raises CheckpointError where it does not compile.
         """
         self._known_forms()
 
     def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
-        """The prompt for `messages`, by default up to where the assistant's answer begins.
+        """Returns the prompt for `messages`, by default up to where the assistant's answer begins.
 
         Raises InvalidRequestError where the template refuses the messages, fails on them, writes too much or takes too
-        long, and where messages or options are no JSON values; CheckpointError where the template does not compile.
+        long, and where messages or options are not JSON values. Raises CheckpointError where the template does not
+        compile.
         """
         _check_mappings(messages)
         forms = self._known_forms()
@@ -61,7 +63,7 @@ class ChatTemplate:
         raise InvalidRequestError(f"the model's chat template {reason}", param="messages")
 
     def close(self) -> None:
-        """Ends the processes that render; a later rendering starts one again."""
+        """Ends the processes that render; a later rendering starts a new one."""
         self._pool.close()
 
     def _encoded(self, messages: Sequence[Mapping[str, object]], options: Mapping[str, object]) -> bytes:
@@ -83,7 +85,7 @@ class ChatTemplate:
             return self._forms
 
     def _probed_forms(self) -> dict[str, ContentForm]:
-        """The forms by role. Where the template is slow, the roles are left out for which no time remains."""
+        """Returns the forms by role. If the template is slow, roles are left out for which no time remains."""
         self._pool.start()
         deadline_s = time.monotonic() + self._timeout_s
         forms: dict[str, ContentForm] = {}
@@ -107,7 +109,7 @@ def _check_mappings(messages: Sequence[object]) -> None:
 
 
 def _as_dict(value: object) -> dict[object, object]:
-    """A mapping of another type as json.dumps takes it."""
+    """Returns a mapping of another type as a dict, for json.dumps; raises TypeError for anything else."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

@@ -1,7 +1,7 @@
-"""Finds out by renderings which form of content a chat template shows, for each role by itself.
+"""Renders probe chats to find out which form of content a chat template shows, for each role separately.
 
-A template may take strings, lists of parts, both, or one of them in one role and the other in another; what it does not
-take it often loses without an error. `chat_messages` applies what is found here.
+A template may take strings, lists of text parts, or both, and roles may differ in this. A template often drops content
+in another form without an error. `chat_messages` applies what is found here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paceline.tokenizer.chat_messages import STRING_FORM, ContentForm, text_part
 Message = dict[str, object]
 Render = Callable[[list[Message]], str | None]
 
-# Words that no template has of its own accord.
+# Words that no template contains itself.
 _FIRST = "qvzxfirstwjkqx"
 _SECOND = "qvzxsecondwjkqx"
 _MARK = "qvzxmarkwjkqx"
@@ -21,10 +21,10 @@ _CALL_ID = "abcdEFGH1"  # some templates insist on nine letters and digits
 
 
 def probe_forms(render: Render, forms: dict[str, ContentForm]) -> None:
-    """Enters in `forms`, by role, how contents are given to the template.
+    """Enters in `forms`, by role, the form in which the template shows contents.
 
-    `render` returns the text of a chat, or None where the template refuses it. Whatever else it raises ends the probe;
-    the forms found until then are entered. A role is left out where the template shows its contents in no form.
+    `render` returns the text of a chat, or None where the template refuses it. An exception of `render` ends the probe;
+    the forms found until then stay in `forms`. A role is left out if the template shows its contents in no form.
     """
     for role in ("user", "system", "assistant", "tool"):
         shown = (_shown_form(render, chat) for chat in _chats(role, forms))
@@ -46,7 +46,7 @@ class _Chat:
 
 
 def _chats(role: str, forms: Mapping[str, ContentForm]) -> Iterator[_Chat]:
-    """Chats in which a template may show a message of the role, the most usual order first."""
+    """Yields chats in which a template may show a message of the role, the most usual order first."""
     user: Message = {"role": "user", "content": forms.get("user", STRING_FORM).adapt("Hello")}
     answer: Message = {"role": "assistant", "content": forms.get("assistant", STRING_FORM).adapt("Hi")}
     message: Message = {"role": role}
@@ -69,14 +69,14 @@ def _chats(role: str, forms: Mapping[str, ContentForm]) -> Iterator[_Chat]:
 
 
 def _tool_calls() -> Iterator[Message]:
-    """A call of a tool by the assistant; some templates take its arguments as a mapping, others as JSON."""
+    """Yields messages with a tool call; some templates take its arguments as a mapping, others as JSON."""
     for arguments in ({"x": 1}, '{"x": 1}'):
         call = {"id": _CALL_ID, "type": "function", "function": {"name": "probe", "arguments": arguments}}
         yield {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
 def _shown_form(render: Render, chat: _Chat) -> ContentForm | None:
-    """The form to use by what is shown of this chat; None where nothing is."""
+    """Returns the form in which the template shows the content of this chat; None where it shows it in no form."""
     takes_string = _shows(render(chat.with_content(_FIRST)), _FIRST)
     takes_parts = _shows(render(chat.with_content(_marked_parts(_FIRST, _SECOND))), _FIRST, _SECOND)
     if takes_string or takes_parts or _shows(render(chat.with_content(_marked_parts(_FIRST))), _FIRST):
@@ -85,7 +85,7 @@ def _shown_form(render: Render, chat: _Chat) -> ContentForm | None:
 
 
 def _marked_parts(*words: str) -> list[dict[str, object]]:
-    """Text parts with a mark that appears only where a template writes a part as a whole, as Python or JSON."""
+    """Returns text parts with a mark, which appears only if a template writes a whole part as Python or JSON."""
     return [{**text_part(word), "mark": _MARK} for word in words]
 
 

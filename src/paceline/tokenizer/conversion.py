@@ -1,7 +1,7 @@
 """Builds the encoder of the `tokenizers` library from a `Vocabulary`.
 
-Byte-level tokenizers convert directly. For SentencePiece ones, which know only a score for each token, the merges are
-derived here; that takes seconds for a large vocabulary, so they are kept by `merge_cache`.
+Byte-level tokenizers convert directly. SentencePiece tokenizers have only a score for each token, so their merges are
+derived here. That takes seconds for a large vocabulary; `merge_cache` keeps the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_MERGED_CHARACTERS = 1024
 
 
 def build_encoder(vocabulary: Vocabulary, cache: MergeCache) -> Encoder:
-    """An encoder of plain text: special tokens and spaces of SentencePiece are the caller's concern.
+    """Returns an encoder of plain text; the caller must handle special tokens and SentencePiece's spaces.
 
     Raises CheckpointError for merges that do not fit the tokens.
     """
@@ -41,7 +41,8 @@ def build_encoder(vocabulary: Vocabulary, cache: MergeCache) -> Encoder:
 
 
 def _release_freed_memory() -> None:
-    """Gives back what conversion freed: tens of megabytes in small pieces, which glibc would keep."""
+    """Gives the memory that conversion freed back to the system: tens of megabytes in small pieces, which glibc would
+    keep."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -79,10 +80,11 @@ def _byte_pair_model(tokens: list[str], merges: Iterable[tuple[str, str]], **opt
 
 
 def merges_by_score(tokens: list[str], scores: Scores) -> MergePairs:
-    """All ways to build a token of two others as ids, uint32 [num_merges, 2], in the order in which they are tried.
+    """Returns all ways to build a token from two others, as ids, uint32 [num_merges, 2], in the order in which they are
+    tried.
 
-    SentencePiece merges the neighbours whose union has the best score; equal scores go by id. Tokens of more than 1,024
-    characters, for which the search would take too long, are never built.
+    SentencePiece merges the neighbours whose union has the best score; of equal scores, the lower id comes first.
+    Tokens of more than 1,024 characters are never built, because searching their halves would take too long.
     """
     ids_by_text = {text: token_id for token_id, text in enumerate(tokens)}
     order = np.argsort(-scores, kind="stable").tolist()

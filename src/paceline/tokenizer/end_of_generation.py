@@ -1,7 +1,7 @@
-"""Which tokens end a text: those that the file names, and those known by their spelling.
+"""Finds the tokens that end a text: those that the file names, and those with a known spelling.
 
-Files name one end-of-sequence token at most, while chat models end a turn with another and code models a file with a
-third. The spellings are those that llama.cpp treats as the end of generation.
+A file names at most one end-of-sequence token, but chat models end a turn with another token, and code models end a
+file with a third. The spellings are those that llama.cpp treats as the end of generation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONTROL_TEXTS = (*_END_TEXTS, *(text for _, texts in _FILL_IN_ENDS for text in t
 def end_of_generation_ids(
     ids_by_text: Mapping[str, int], eos_token_id: int | None, read_token_id: Callable[[str], int | None]
 ) -> frozenset[int]:
-    """Ids of all tokens that end generation; `read_token_id` looks up a `tokenizer.ggml` entry of the file."""
+    """Returns the ids of all tokens that end generation; `read_token_id` reads a `tokenizer.ggml` entry of the file."""
     found = {ids_by_text[text] for text in _END_TEXTS if text in ids_by_text}
     for key, texts in _FILL_IN_ENDS:
         named = read_token_id(key)
@@ -56,6 +56,6 @@ def end_of_generation_ids(
     named_ends = (eos_token_id, read_token_id("eot_token_id"), read_token_id("eom_token_id"))
     found.update(token_id for token_id in named_ends if token_id is not None)
     if {"<|return|>", "<|call|>", "<|end|>"} <= ids_by_text.keys():
-        # In this chat format <|end|> closes one message of several.
+        # In this chat format <|end|> closes a message, and the answer may go on with another one.
         found.discard(ids_by_text["<|end|>"])
     return frozenset(found)

@@ -1,7 +1,7 @@
-"""`MergeCache`: keeps the merges derived from a SentencePiece vocabulary, a file of a few megabytes for each.
+"""`MergeCache`: keeps the merges derived from a SentencePiece vocabulary in a file of a few megabytes.
 
-A file is the sha256 of its content and the content: pairs of token ids as little-endian uint32. One that is damaged, or
-cannot be written, costs only the time to derive the merges again.
+A file holds the sha256 of its content and then the content: pairs of token ids as little-endian uint32. If a file is
+damaged or cannot be written, the merges are derived again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _logger = logging.getLogger(__name__)
 
 
 class MergeCache:
-    """The cached merges of one vocabulary; a `directory` of None keeps nothing."""
+    """The cached merges of one vocabulary; with `directory` None, nothing is kept."""
 
     def __init__(self, directory: Path | None, vocabulary: Vocabulary) -> None:
         self._path = None if directory is None else directory / f"{_key(vocabulary)}.merges"
 
     def load(self, vocab_size: int) -> npt.NDArray[np.uint32] | None:
-        """Pairs of ids below `vocab_size`, uint32 [num_merges, 2]; None where there is no sound file."""
+        """Returns pairs of ids below `vocab_size`, uint32 [num_merges, 2]; None where there is no sound file."""
         if self._path is None:
             return None
         try:

@@ -1,6 +1,7 @@
-"""How each pre-tokenizer that GGUF names splits text into the words that byte-pair merges stay inside.
+"""The pre-tokenizers that GGUF files name: each splits a text into words, and byte-pair merges stay inside a word.
 
-Patterns apply one after another, each to the pieces of the one before; what a pattern does not match stays a piece.
+Patterns are applied one after another, each to the pieces that the one before left. Each match becomes a piece, and so
+does each stretch of text between matches.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _TEKKEN_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """Patterns in Oniguruma's syntax. `ignores_merges`: a word that is a token is taken as it is, whatever merges give.
+    """Patterns in Oniguruma's syntax.
 
-    `adds_bos`: prompts begin with the beginning-of-sequence token unless the file says otherwise.
+    With `ignores_merges`, a word that is itself a token becomes that token, whatever the merges would give. With
+    `adds_bos`, prompts begin with the beginning-of-sequence token unless the file says otherwise.
     """
 
     patterns: tuple[str, ...]
@@ -42,7 +44,7 @@ _LLAMA_BPE = replace(_THREE_DIGITS, ignores_merges=True, adds_bos=True)
 _TEKKEN = PreTokenizer((_TEKKEN_WORDS,), ignores_merges=True, adds_bos=True)
 _DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2_WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"))
 
-# The names are those that llama.cpp knows; all names of one row split a text in the same way.
+# The names are those that llama.cpp knows; all names in one row split a text in the same way.
 _NAMES = (
     (_DEFAULT, ("default",)),
     (_GPT2, ("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum")),
@@ -59,7 +61,7 @@ _PRE_TOKENIZERS = MappingProxyType({name: known for known, names in _NAMES for n
 
 
 def find_pre_tokenizer(name: str) -> PreTokenizer:
-    """The pre-tokenizer of that name; raises UnsupportedModelError."""
+    """Returns the pre-tokenizer of that name; raises UnsupportedModelError for an unknown one."""
     if name not in _PRE_TOKENIZERS:
         raise UnsupportedModelError(
             f"pre-tokenizer {name!r} is not supported; use a model with one of {', '.join(_PRE_TOKENIZERS)}"

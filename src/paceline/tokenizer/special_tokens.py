@@ -1,6 +1,6 @@
-"""`SpecialTokens`: cuts the spelled-out special tokens from a text before the rest is tokenized.
+"""`SpecialTokens`: finds special tokens that are spelled out in a text, before the rest of the text is tokenized.
 
-Control tokens count only where the caller trusts the text; user-defined tokens always do.
+The caller chooses the tokens: user-defined ones always, and control tokens only where it trusts the text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 
 class SpecialTokens:
-    """Finds tokens by their spelling: the leftmost first, the longest where several begin at one place."""
+    """Finds tokens by their spelling: the leftmost first, and the longest if several begin at the same place."""
 
     def __init__(self, ids_by_text: Mapping[str, int]) -> None:
         self._ids_by_text = dict(ids_by_text)
@@ -21,7 +21,7 @@ class SpecialTokens:
         self._candidates = _beginnings(self._ids_by_text)
 
     def split(self, text: str) -> Iterator[str | int]:
-        """The text in order as token ids and the stretches between them (never empty)."""
+        """Yields the ids of the tokens found, and the stretches of text between them (never empty), in order."""
         start = position = 0
         while self._ids_by_text and (candidate := self._candidates.search(text, position)):
             found = self._longest_at(text, candidate.start())
@@ -44,7 +44,7 @@ class SpecialTokens:
 
 
 def _beginnings(texts: Mapping[str, int]) -> re.Pattern[str]:
-    """Matches where one of the texts may begin, judged by its first two characters."""
+    """Returns a pattern that matches where one of the texts may begin, judged by its first two characters."""
     seconds: dict[str, set[str]] = {}
     for text in texts:
         seconds.setdefault(text[0], set()).add(text[1:2])

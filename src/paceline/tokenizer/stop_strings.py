@@ -1,4 +1,4 @@
-"""`StopStringMatcher`: finds stop strings in a text that arrives in pieces, whatever the borders of the pieces."""
+"""`StopStringMatcher`: finds stop strings in a text that arrives in pieces, even across the borders of pieces."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class StopMatch:
 
 
 class StopStringMatcher:
-    """Decides by the stop string that is complete first; of those complete at the same character, the longest.
+    """Finds the stop string that is complete first, and the longest if several are complete at the same character.
 
-    Text is held back only where it could be the beginning of a stop string. After a match nothing may be fed.
+    Text is held back only while it could be the beginning of a stop string. No text may be fed after a match.
     """
 
     def __init__(self, stop: tuple[str, ...], include_stop: bool) -> None:
@@ -33,7 +33,7 @@ class StopStringMatcher:
         self._held = ""
 
     def feed(self, text: str) -> StopMatch:
-        """Takes the next piece of text, of any length."""
+        """Takes the next piece of text, of any length, and returns the text that may be shown."""
         if not self._stop:
             return StopMatch(text)
         pending = self._held + text
@@ -47,21 +47,25 @@ class StopStringMatcher:
         return StopMatch(pending[:safe_length])
 
     def flush(self) -> str:
-        """The text held back, which no stop string can complete any more."""
+        """Returns the text that was held back. Call this when no more text follows."""
         held, self._held = self._held, ""
         return held
 
     def _first_complete(self, pending: str) -> tuple[int, str] | None:
-        """Where the stop string begins that is complete first, and itself; what was held back completes none."""
+        """Returns where the first complete stop string begins, and that string; None where none is complete.
+
+        The text that was held back contains no complete stop string, so only ends in the new text are looked for.
+        """
         num_held = len(self._held)
         starts = ((pending.find(stop, max(0, num_held - len(stop) + 1)), stop) for stop in self._stop)
         found = [(start + len(stop), start, stop) for start, stop in starts if start >= 0]
         return min(found)[1:] if found else None
 
     def _num_held(self, pending: str) -> int:
-        """Length of the longest end of `pending` that is a beginning of a stop string.
+        """Returns the length of the longest end of `pending` that is a beginning of a stop string.
 
-        An end that was no beginning is never one again, so that over a whole text this takes time proportional to it.
+        Text that cannot begin a stop string is never held back again, so the time for a whole text is proportional to
+        its length.
         """
         for start in range(max(0, len(pending) - self._longest + 1), len(pending)):
             end = pending[start:]

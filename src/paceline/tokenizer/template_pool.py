@@ -1,6 +1,6 @@
 """`TemplatePool`: the processes that render one chat template, started on demand and kept.
 
-`template_process` is one of them; `chat_template` knows what they are given and what their failures mean.
+`template_process` defines one such process. `chat_template` decides what they are given and what their failures mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from paceline.tokenizer.template_process import TemplateProcess
 
 MAX_TEMPLATE_PROCESSES = 4
-"""Renderings of one template at once. A kept process takes 20 MiB, half of which all of them share."""
+"""How many renderings of one template can run at once. A kept process takes 20 MiB; all of them share half of that."""
 
 
 class TemplatePool:
@@ -38,10 +38,10 @@ class TemplatePool:
             self._give_back(self._take())
 
     def render(self, variables: bytes, timeout_s: float) -> str:
-        """The template's text for a JSON object of variables; waits while four renderings are under way.
+        """Returns the template's text for a JSON object of variables; waits while four renderings are under way.
 
         Raises what `TemplateProcess` and its `call` raise. A process that took too long, ended, or has grown large is
-        replaced by the next rendering that needs one.
+        replaced when a later rendering needs one.
         """
         with self._permits:
             process = self._take()
@@ -82,7 +82,8 @@ class TemplatePool:
         process.close()
 
     def _forget(self) -> None:
-        """In a fork: two processes that used one renderer would read each other's texts."""
+        """Drops all processes in a fork of this process. If both processes used one renderer, they would read each
+        other's texts."""
         for process in self._processes:
             process.forget()
         self._processes.clear()
@@ -97,7 +98,7 @@ def _close_all(processes: Iterable[TemplateProcess]) -> None:
 
 
 def _forgetting(pool: weakref.ref[TemplatePool]) -> Callable[[], None]:
-    """What a fork calls; it does not keep the pool alive."""
+    """Returns the function that is called in a fork; it does not keep the pool alive."""
 
     def forget() -> None:
         if (existing := pool()) is not None:

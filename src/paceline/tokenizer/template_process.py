@@ -1,7 +1,7 @@
-"""`TemplateProcess`: one process that renders one chat template, as its parent sees it.
+"""`TemplateProcess`: the parent's side of one process that renders one chat template.
 
 `template_worker` is its program. The process gets only those variables of the environment that Python and the local
-time need. It ends with its parent: at once where it waits for a request, else when its time limit is over.
+time need. It ends with its parent: at once if it waits for a request, otherwise when its time limit is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paceline.core.errors import CheckpointError, PacelineError
 
 _PROGRAM = Path(__file__).with_name("template_worker.py")
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME", "TZ", "TZDIR")
-_START_TIMEOUT_S = 60.0  # an import of jinja2 from a disk that is slow and busy; it takes 0.1 s as a rule
+_START_TIMEOUT_S = 60.0  # allows for importing jinja2 from a slow and busy disk; it usually takes 0.1 s
 _MAX_IDLE_BYTES = 2**26  # a process that has rendered nothing large holds 20 MiB
 _FRAME_LENGTH = struct.Struct("<Q")
 _TEXT = b"+"
@@ -36,7 +36,7 @@ class TemplateTimeoutError(PacelineError):
 
 
 class TemplateCrashError(PacelineError):
-    """The process has ended in the midst of a rendering; the message says how."""
+    """The process has ended during a rendering; the message says how."""
 
 
 class TemplateProcess:
@@ -54,7 +54,7 @@ class TemplateProcess:
                 self._process = _start(process_socket)
         except OSError as error:
             self._socket.close()
-            raise PacelineError(f"no process that renders chat templates could be started: {error}") from error
+            raise PacelineError(f"the process that renders chat templates could not be started: {error}") from error
         try:
             self._compile(source, timeout_s)
         except BaseException:
@@ -68,14 +68,14 @@ class TemplateProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs; the system may have ended one that only waited."""
+        """Whether the process runs; the system may have ended it even while it only waited."""
         return self._process.poll() is None
 
     def call(self, request: bytes, timeout_s: float) -> str:
-        """The text that the template gives for a JSON object of variables.
+        """Returns the text that the template gives for a JSON object of variables.
 
-        Raises TemplateRefusedError, after which the process may be used again, TemplateTimeoutError and
-        TemplateCrashError.
+        Raises TemplateRefusedError, after which the process can be used again, and TemplateTimeoutError and
+        TemplateCrashError, after which it cannot.
         """
         deadline_s = time.monotonic() + timeout_s
         try:
@@ -93,12 +93,12 @@ class TemplateProcess:
         return text
 
     def close(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process, whatever it is doing."""
         self._end()
         self._socket.close()
 
     def forget(self) -> None:
-        """Lets go of a process of the parent's, in a fork of the parent: it goes on undisturbed."""
+        """Drops the process without ending it, in a fork of the parent that it belongs to."""
         self._process.returncode = 0
         self._socket.close()
 
@@ -134,7 +134,7 @@ class TemplateProcess:
         return data
 
     def _end(self) -> str:
-        """Ends the process, and says how it ended."""
+        """Ends the process, and returns how it ended."""
         self._process.kill()
         code = self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -145,7 +145,7 @@ class TemplateProcess:
 
 
 def _time_left(deadline_s: float) -> float:
-    """Raises TimeoutError where none is left."""
+    """Returns the seconds until the deadline; raises TimeoutError where none are left."""
     time_left_s = deadline_s - time.monotonic()
     if time_left_s <= 0:
         raise TimeoutError

@@ -39,7 +39,7 @@ _MAX_CHARACTERS = 2**26
 # The largest body of a call, 16 MiB, can hold a text that takes 64 MiB in memory. The limit is eight times that: a
 # template may hold a few copies of it, and four processes at their limit take no more than 2 GiB.
 _MAX_MEMORY_BYTES = 2**29
-_ORPHAN_GRACE_S = 1.0  # so that a parent which is there ends the process first, and knows why
+_ORPHAN_GRACE_S = 1.0  # lets a living parent end the process first, so that the parent knows why it ended
 _FRAME_LENGTH = struct.Struct("<Q")
 _TEXT = b"+"
 _REASON = b"-"
@@ -48,9 +48,10 @@ _REASON = b"-"
 def main() -> None:
     """Serves the parent on standard input and output, which are one socket, until the parent closes it.
 
-    A frame is the length of its payload (8 bytes, little endian) and the payload. The program first says that it runs
-    with an empty reply. The first request is a JSON object of `source`, the template, and `timeout_s`; the others are
-    JSON objects of the template's variables. A reply is `+` and the text, or `-` and the reason why there is none.
+    A frame is the length of its payload (8 bytes, little endian) and the payload. The program first sends an empty
+    reply, to say that it runs. The first request is a JSON object of `source`, the template, and `timeout_s`; the
+    others are JSON objects of the template's variables. A reply is `+` and the text, or `-` and the reason why there is
+    none.
     """
     _set_limits()
     _send(_TEXT)
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 class _Renderer:
-    """Gives the pieces of the texts of one template."""
+    """Compiles one template, and renders its texts in pieces."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -71,18 +72,18 @@ class _Renderer:
         self._template = Template("")
 
     def compile(self) -> Iterable[str]:
-        """Makes `render` possible; gives no text."""
+        """Compiles the template, which `render` needs; returns no text."""
         self._template = self._environment.from_string(self._source)
         return ()
 
     def render(self, variables: bytes) -> Iterable[str]:
-        """The text for a JSON object of variables."""
+        """Returns the pieces of the text for a JSON object of variables."""
         pieces: Iterable[str] = self._template.generate(json.loads(variables))
         return pieces
 
 
 def _set_limits() -> None:
-    """Bounds the process' memory, and lets the alarm of `_reply` end it whatever the parent does with signals."""
+    """Limits the process's memory, and makes the alarm of `_reply` end it whatever signal handling it inherited."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     limit = _MAX_MEMORY_BYTES if hard_limit == resource.RLIM_INFINITY else min(_MAX_MEMORY_BYTES, hard_limit)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -91,7 +92,7 @@ def _set_limits() -> None:
 
 
 def _receive() -> bytes:
-    """The payload of the next frame. Ends the process where the parent has closed the socket."""
+    """Returns the payload of the next frame; ends the process if the parent has closed the socket."""
     try:
         header = sys.stdin.buffer.read(_FRAME_LENGTH.size)
         if len(header) == _FRAME_LENGTH.size:
@@ -111,10 +112,10 @@ def _send(payload: bytes | bytearray) -> None:
 
 
 def _reply(work: Callable[[], Iterable[str]], timeout_s: float) -> bytes | bytearray:
-    """The text that `work` gives in pieces, or the reason why it fails, as the payload of a reply.
+    """Returns the payload of a reply: the text that `work` gives in pieces, or the reason why it fails.
 
-    The parent ends a process that takes too long. Where the parent is gone the alarm does: its default action ends the
-    process even in the midst of a call that holds the interpreter.
+    The parent ends a process that takes too long. If the parent is gone, the alarm does: its default action ends the
+    process even during a call that holds the interpreter.
     """
     signal.setitimer(signal.ITIMER_REAL, timeout_s + _ORPHAN_GRACE_S)
     try:
@@ -132,7 +133,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TemplateSyntaxError):
         return f"line {error.lineno}: {error.message}"
     if isinstance(error, SyntaxError):
-        return error.msg  # its line is one of the code that jinja2 wrote
+        return error.msg  # without its line, which is one of the code that jinja2 generated
     return str(error) or type(error).__name__
 
 
@@ -150,7 +151,7 @@ def _check_length(num_characters: int) -> None:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Checks a product's length before it is made."""
+    """Checks the length of a repeated text or list (`text * count`) before it is made."""
 
     intercepted_binops = frozenset({"*"})
 
@@ -186,7 +187,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as models are trained on it, without jinja2's escapes for HTML."""
+    """Returns JSON as models are trained on it, without jinja2's escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

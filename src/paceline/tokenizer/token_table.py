@@ -1,4 +1,4 @@
-"""`TokenTable`: the texts of a vocabulary in one block of memory, an order of magnitude smaller than a list of them."""
+"""`TokenTable`: the texts of a vocabulary in one block of memory, about a tenth of what a list of strings takes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TokenTable:
         return self._block[self._ends[token_id] : self._ends[token_id + 1]].decode()
 
     def texts(self) -> list[str]:
-        """All texts, by id."""
+        """Returns all texts, by id."""
         return [self._block[start:end].decode() for start, end in pairwise(self._ends)]
 
     def hash(self) -> str:
-        """Hex sha256 of the texts in order."""
+        """Returns a sha256 of the texts in order, in hexadecimal."""
         return hashlib.sha256(self._ends.tobytes() + self._block).hexdigest()

@@ -1,7 +1,7 @@
 """`Tokenizer`: text to token ids and back for one model, built from its GGUF metadata.
 
-Special tokens are cut out by `special_tokens`, plain text is encoded by the `tokenizers` library; token ids are those
-of llama.cpp on the same file.
+`special_tokens` cuts special tokens out of a text, and the `tokenizers` library encodes the rest. The token ids are
+those of llama.cpp on the same file.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _TYPES_WITH_TEXT = frozenset({TokenType.NORMAL, TokenType.USER_DEFINED, TokenTyp
 class Tokenizer:
     """Encodes, decodes and renders chats; safe to use from several threads.
 
-    The encoder is built when first needed (`prepare`), so that a process that only decodes does without its memory.
+    The encoder is built when first needed (`prepare`), so that a process that only decodes spends no memory on it.
     Chats are rendered in other processes, which start when first needed (`prepare_chats`) and end with this object.
-    `eos_token_ids` are all tokens that end a generation, `eos_token_id` is the one that the file names;
-    `leading_token_ids` begin every prompt. Two models whose `vocabulary_hash` is equal mean the same by every token id.
+    `eos_token_ids` are all tokens that end a generation; `eos_token_id` is the one that the file names.
+    `leading_token_ids` begin every prompt. Two models with an equal `vocabulary_hash` mean the same by every token id.
 
     A model may have rows for `num_padding` more ids than there are tokens; they count in `vocab_size` and have no text.
     """
@@ -65,7 +65,7 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, gguf: GgufFile, cache_dir: Path | None) -> Self:
-        """The tokenizer of an open model file; nothing of the file is kept.
+        """Returns the tokenizer of an open model file, and keeps nothing of the file.
 
         Raises what `from_metadata` raises, and CheckpointError for more tokens than the embedding has rows.
         """
@@ -74,21 +74,22 @@ class Tokenizer:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], cache_dir: Path | None) -> Self:
-        """The tokenizer that the metadata describes; slow conversions are kept in `cache_dir` (None: nowhere).
+        """Returns the tokenizer that the metadata describes. Slow conversions are kept in `cache_dir` (None: nowhere).
 
         Raises CheckpointError (missing, malformed), UnsupportedModelError (algorithm or pre-tokenizer).
         """
         return cls(read_vocabulary(metadata), cache_dir)
 
     def prepare(self) -> None:
-        """Builds the encoder now: half a second for 150,000 tokens, which the first text to encode would wait for.
+        """Builds the encoder now, so that the first text to encode does not wait half a second (for 150,000 tokens).
 
         Raises CheckpointError for merges that do not fit the tokens.
         """
         self._built_encoder()
 
     def prepare_chats(self) -> None:
-        """Compiles the chat template, where the model has one, in the process that the first chat would wait for.
+        """Starts a process that renders chats, and compiles the chat template if the model has one, so that the first
+        chat does not wait for it.
 
         Raises CheckpointError for a template that does not compile.
         """
@@ -96,19 +97,19 @@ class Tokenizer:
             self._chat_template.prepare()
 
     def close(self) -> None:
-        """Ends the processes that render chats, as the end of the tokenizer does; a later chat starts one again."""
+        """Ends the processes that render chats; a later chat starts a new one. They end with the tokenizer anyway."""
         if self._chat_template is not None:
             self._chat_template.close()
 
     @property
     def special_token_ids(self) -> list[int]:
-        """Ids of the tokens that no plain text has: control, unknown and user-defined ones."""
+        """Ids of the tokens that do not come from plain text: control, unknown and user-defined ones."""
         special = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED}
         return [token_id for token_id, kind in enumerate(self._token_types) if kind in special]
 
     @property
     def byte_token_ids(self) -> list[int]:
-        """Ids of the tokens that spell bytes of which the vocabulary has no other token."""
+        """Ids of the tokens that stand for a single byte, spelled `<0x00>` to `<0xFF>`."""
         return [token_id for token_id, kind in enumerate(self._token_types) if kind == TokenType.BYTE]
 
     @property
@@ -117,29 +118,31 @@ class Tokenizer:
         return self._chat_template is not None
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
-        """Token ids of `text` alone. Control tokens that are spelled out count as such only with `parse_special`.
+        """Returns the token ids of `text`, without tokens that begin or end a prompt. Control tokens that the text
+        spells out count as such only with `parse_special`.
 
-        Bytes that the vocabulary has no token for are left out, as by other engines (some models lack control bytes).
+        Bytes without a token in the vocabulary are left out, as other engines do (some models lack control bytes).
         Raises InvalidRequestError where the text is not valid Unicode.
         """
         _check_unicode(text)
         return self._encode(text, self._all_special if parse_special else self._user_defined, is_beginning=True)
 
     def encode_within(self, text: str) -> list[int]:
-        """Token ids of plain `text` that stands behind other text: nothing is put in front of it."""
+        """Returns the token ids of plain `text` that follows other text: no space is put in front of it."""
         return self._encode(text, self._user_defined, is_beginning=False)
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of a prompt: special tokens parsed, and the beginning and end tokens that the model wants. A prompt
-        that spells out its beginning token gets no second one."""
+        """Returns the token ids of a prompt, with the beginning and end tokens that the model wants. Special tokens are
+        parsed; a prompt that spells out its beginning token gets no second one."""
         return [*self._with_beginning(self.encode(text, parse_special=True)), *self._trailing_ids]
 
     def least_num_tokens(self, text: str, enough: int) -> int:
-        """A number of tokens that a prompt of `text` has at least, more than `enough` where a beginning shows that.
+        """Returns a lower bound for the number of tokens in a prompt of `text`; it is above `enough` if a beginning of
+        the text shows that.
 
         However long the text is, no more of it is encoded than a few times what `enough` tokens can spell. The last
-        1,024 tokens of a beginning do not count, because what follows may change them (it was seen to change six).
-        Bytes that the vocabulary has no token for count as if it had one.
+        1,024 tokens of a beginning do not count, because the text that follows may change them (six changed at most in
+        tests). Bytes without a token in the vocabulary count as if they had one.
         """
         least = -(-len(text.encode(errors="replace")) // self._max_token_size_bytes)
         size = _CHARACTERS_PER_TOKEN * (enough + _NUM_UNSETTLED_TOKENS)
@@ -150,13 +153,13 @@ class Tokenizer:
         return least
 
     def decode(self, token_ids: Iterable[int]) -> str:
-        """The text of `token_ids`; tokens without text are skipped, bytes that are not UTF-8 become U+FFFD."""
+        """Returns the text of `token_ids`. Tokens without text are skipped; bytes that are not UTF-8 become U+FFFD."""
         text = b"".join(map(self.text_bytes, token_ids))
         return (text.removeprefix(b" ") if self.has_space_prefix else text).decode("utf-8", "replace")
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The token itself, special tokens spelled out; a part of a character where the token is one, nothing for
-        padding.
+        """Returns the bytes of the token itself: special tokens are spelled out, and padding is empty. The bytes may be
+        a part of a character.
 
         Raises InvalidRequestError for an id outside the vocabulary.
         """
@@ -173,7 +176,7 @@ class Tokenizer:
         return self._spelled_bytes(token) if self._is_byte_level else token.replace(_SPACE, " ").encode()
 
     def text_bytes(self, token_id: int) -> bytes:
-        """What the token adds to an output's text: nothing for control, unknown and unused tokens and for padding."""
+        """Returns what the token adds to an output's text: nothing for control, unknown, unused and padding tokens."""
         token = self.token_bytes(token_id)
         return token if self._token_types[token_id] in _TYPES_WITH_TEXT else b""
 
@@ -183,11 +186,11 @@ class Tokenizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         **options: object,
     ) -> str:
-        """The prompt text of a chat, up to the assistant's turn; `options` are variables of the model's template.
+        """Returns the prompt text of a chat, up to the assistant's turn. `options` are variables of the template.
 
-        A message's content is a string or a list of text parts (`{"type": "text", "text": ...}`), and is handed over in
-        the form that the template shows. Keys of messages whose value is None count as absent. Reasoning in a message
-        may be called `reasoning_content`, `thinking` or `reasoning`. Blocks while four chats are being rendered.
+        A message's content is a string or a list of text parts (`{"type": "text", "text": ...}`). The template is given
+        the form that it shows. Keys of messages whose value is None count as absent. Reasoning in a message may be
+        called `reasoning_content`, `thinking` or `reasoning`. Blocks while four other chats are being rendered.
 
         Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
         that does not compile.
@@ -204,11 +207,12 @@ class Tokenizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         **options: object,
     ) -> list[int]:
-        """Token ids of `render_chat`, with one beginning token where the model wants it, whoever writes it."""
+        """Returns the token ids of a chat, with one beginning token where the model wants it, whether or not the
+        template writes it. Takes and raises what `render_chat` does."""
         return self.encode_rendered(self.render_chat(messages, tools, **options))
 
     def encode_rendered(self, text: str) -> list[int]:
-        """Token ids of what `render_chat` gave."""
+        """Returns the token ids of a text that `render_chat` returned."""
         return self._with_beginning(self.encode(text, parse_special=True))
 
     def _with_beginning(self, token_ids: list[int]) -> list[int]:
@@ -235,7 +239,7 @@ class Tokenizer:
         if len(text) < _LONG_TEXT_CHARACTERS:
             token_ids: list[int] = encoder.encode(text, add_special_tokens=False).ids
         else:
-            # Other threads go on meanwhile, which they cannot during `encode`.
+            # Unlike `encode`, this lets other threads run meanwhile.
             token_ids = encoder.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return token_ids
 
@@ -257,7 +261,7 @@ class Tokenizer:
 
 
 def _num_padding(gguf: GgufFile, vocabulary: Vocabulary) -> int:
-    """Rows of the embedding that belong to no token; 0 where the file has no embedding."""
+    """Returns how many rows of the embedding belong to no token; 0 where the file has no embedding."""
     embedding = gguf.tensors.get(_EMBEDDING_NAME)
     num_tokens = len(vocabulary.tokens)
     num_rows = num_tokens if embedding is None else embedding.shape[0]

@@ -1,6 +1,6 @@
-"""`Vocabulary`: what a GGUF file says of its tokenizer, checked, typed and compact.
+"""`Vocabulary`: what a GGUF file says about its tokenizer, checked, typed and compact.
 
-The meaning of the keys: GGUF specification, section "Tokenizer". What is absent defaults as in llama.cpp, whose token
+The GGUF specification defines the keys (section "Tokenizer"). Absent keys have the defaults of llama.cpp, whose token
 ids are the reference.
 """
 
@@ -24,14 +24,14 @@ _BYTE_SPELLING = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 class TokenizerKind(enum.StrEnum):
-    """The algorithm, by the name that `tokenizer.ggml.model` has for it."""
+    """The algorithm, with the name that `tokenizer.ggml.model` gives it."""
 
     BYTE_LEVEL = "gpt2"
     SENTENCE_PIECE = "llama"
 
 
 class TokenType(enum.IntEnum):
-    """GGUF's numbers for what a token is."""
+    """The types of tokens, with GGUF's numbers."""
 
     UNDEFINED = 0
     NORMAL = 1
@@ -67,12 +67,12 @@ class Vocabulary:
 
     @property
     def hash(self) -> str:
-        """Hex digest of the algorithm and the tokens in order: equal where token ids mean the same."""
+        """The algorithm and a digest of the tokens in order; where it is equal, token ids mean the same."""
         return f"{self.kind}-{self.tokens.hash()}"
 
 
 def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
-    """The vocabulary in a GGUF file's metadata.
+    """Returns the vocabulary in a GGUF file's metadata.
 
     Raises CheckpointError for missing, malformed or contradictory entries, UnsupportedModelError for another algorithm.
     """
@@ -138,7 +138,7 @@ class _Reader:
             raise CheckpointError(f"token {twice!r} is in the vocabulary twice; the model file is corrupt")
 
     def _read_token_types(self, ids_by_text: Mapping[str, int]) -> npt.NDArray[np.uint8]:
-        """The types in the file, with the tokens that control generation marked as such whatever it says of them."""
+        """Returns the types in the file. Tokens that control generation become CONTROL whatever the file says."""
         if _PREFIX + "token_type" in self._metadata:
             token_types = self._numbers("token_type").astype(np.uint8)
         else:
@@ -152,7 +152,7 @@ class _Reader:
         return self._numbers("scores").astype(np.float32)
 
     def _added(self, name: str, token_id: int | None, *, default: bool) -> tuple[int, ...]:
-        """The token that the tokenizer adds to every prompt, if it does."""
+        """Returns the token of that name if the tokenizer adds it to every prompt, and otherwise nothing."""
         if not self._flag(f"add_{name}_token", default=default):
             return ()
         if token_id is None:
@@ -193,7 +193,7 @@ class _Reader:
         return value
 
     def _numbers(self, name: str) -> npt.NDArray[np.generic]:
-        """Numbers [vocab_size]; entries beyond the vocabulary are dropped."""
+        """Returns numbers [vocab_size]; drops entries beyond the vocabulary."""
         try:
             values = np.asarray(self._metadata.get(_PREFIX + name))
         except ValueError as error:
