@@ -1,6 +1,6 @@
-"""`read_model_config`: a GGUF file's metadata and tensors as the options of the shared decoder.
+"""`read_model_config`: turns a GGUF file's metadata and tensors into the options of the shared decoder.
 
-Metadata keys are those of the GGUF specification; their defaults are the ones that files rely on in practice.
+The metadata keys are those of the GGUF specification. Absent keys get the defaults that files rely on in practice.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _GEMMA3_27B_LAYERS = 62
 
 
 def read_model_config(gguf: GgufFile) -> ModelConfig:
-    """The configuration of the model in `gguf`, whose tensors have been checked against it.
+    """Returns the configuration of the model in `gguf`, after checking the file's tensors against it.
 
     Raises UnsupportedModelError (architecture, kind of rope scaling, an option that changes the result) and
-    CheckpointError (missing or malformed key; missing or misshapen tensor), each naming what it is about.
+    CheckpointError (missing or malformed key; missing or misshapen tensor). Each message names what it is about.
     """
     metadata = Metadata(gguf)
     architecture = ARCHITECTURES.get(metadata.architecture)
@@ -90,7 +90,8 @@ def _read_sizes(gguf: GgufFile, metadata: Metadata, architecture: Architecture) 
 
 
 def _read_num_layers(gguf: GgufFile, metadata: Metadata) -> int:
-    """Never more than the tensors can be, so that what grows with the layers is bounded by the file's size."""
+    """Returns the number of layers; raises CheckpointError if there are fewer tensors than layers. So the file's size
+    limits everything that grows with the layers."""
     num_layers = metadata.size("block_count")
     if num_layers > len(gguf.tensors):
         raise CheckpointError(
@@ -121,7 +122,7 @@ def _read_vocab_size(gguf: GgufFile, metadata: Metadata) -> int:
 
 
 def _read_max_context(metadata: Metadata) -> int:
-    """The trained context; where attention has a temperature, only the part in which that temperature is 1."""
+    """Returns the trained context; if attention has a temperature, only the part where that temperature is 1."""
     context_length = metadata.size("context_length")
     if metadata.optional_number("attention.temperature_scale"):
         return min(context_length, metadata.size("rope.scaling.original_context_length", context_length))
@@ -160,7 +161,7 @@ def _read_rope_scaling(gguf: GgufFile, metadata: Metadata) -> RopeScaling:
 
 
 def _read_scaling_factor(metadata: Metadata) -> float:
-    """The stretch of the context, 1 where the file has none or 0; older files call it scale_linear."""
+    """Returns how much the context is stretched: 1 if the file says nothing or 0. Older files call it scale_linear."""
     suffix = (
         "rope.scaling.factor" if metadata.optional_number("rope.scaling.factor") is not None else "rope.scale_linear"
     )
@@ -168,7 +169,8 @@ def _read_scaling_factor(metadata: Metadata) -> float:
 
 
 def _read_scaling_kind(gguf: GgufFile, metadata: Metadata) -> RopeScalingKind:
-    """The scaling's kind; a factor without a kind means linear, Llama 3's kind is all in its tensor."""
+    """Returns the kind of rope scaling. A factor without a kind means linear. Llama 3's kind counts as none, because
+    its factors are in a tensor."""
     kind = metadata.optional_text("rope.scaling.type")
     if kind is None:
         return RopeScalingKind.LINEAR

@@ -1,6 +1,6 @@
 """The architectures and how each differs from the shared llama-family decoder.
 
-Sizes come from a file's metadata; what is here is what a file does not say.
+Sizes come from a file's metadata. This module holds what a file does not say.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from paceline.core.model_config import Activation, RopeStyle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Differences from the shared decoder. `local_rope_base` belongs to layers with a sliding window, of which all but
-    every `global_layer_period`-th are; None where every layer sees the whole context."""
+    """Differences from the shared decoder.
+
+    With `global_layer_period` n, every n-th layer sees the whole context and all others have a sliding window. With
+    None, every layer sees the whole context. `local_rope_base` is the rope base of layers with a sliding window.
+    """
 
     rope_style: RopeStyle = RopeStyle.NEOX
     activation: Activation = Activation.SILU

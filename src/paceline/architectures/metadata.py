@@ -21,12 +21,12 @@ class Metadata:
 
     @property
     def model_name(self) -> str:
-        """The name the file gives itself, else its file name."""
+        """The name in the file's metadata, or else the name of the file."""
         name = self._values.get("general.name")
         return name if isinstance(name, str) and name else self.path.stem
 
     def optional_number(self, suffix: str) -> float | None:
-        """A finite number, or None where the key is absent; raises CheckpointError."""
+        """Returns a finite number, or None where the key is absent; raises CheckpointError for other values."""
         key = self.key(suffix)
         value = self._values.get(key)
         if value is None:
@@ -36,7 +36,8 @@ class Metadata:
         return value
 
     def positive_number(self, suffix: str, default: float | None = None) -> float:
-        """A number above zero; raises CheckpointError, also for an absent key without a default."""
+        """Returns a number above zero; raises CheckpointError for other values, and for an absent key without a
+        default."""
         value = self.optional_number(suffix)
         if value is None:
             value = default
@@ -47,7 +48,8 @@ class Metadata:
         return value
 
     def size(self, suffix: str, default: int | None = None) -> int:
-        """A whole number above zero; raises CheckpointError, UnsupportedModelError for one that varies by layer."""
+        """Returns a whole number above zero. Raises UnsupportedModelError for a list of values, one per layer, and
+        CheckpointError as `positive_number` does."""
         value = self._values.get(self.key(suffix))
         if value is not None and not isinstance(value, int | float | str | bool):
             raise UnsupportedModelError(
@@ -60,7 +62,7 @@ class Metadata:
         return int(number)
 
     def optional_text(self, suffix: str) -> str | None:
-        """A string, or None where the key is absent; raises CheckpointError."""
+        """Returns a string, or None where the key is absent; raises CheckpointError for other values."""
         value = self._values.get(self.key(suffix))
         if value is not None and not isinstance(value, str):
             raise CheckpointError(f"{self.path}: metadata key {self.key(suffix)!r} is {value!r}, not a string")
@@ -76,7 +78,7 @@ class Metadata:
             )
 
     def key(self, suffix: str) -> str:
-        """The full metadata key."""
+        """Returns the full metadata key."""
         return f"{self.architecture}.{suffix}"
 
     def _missing(self, key: str) -> CheckpointError:

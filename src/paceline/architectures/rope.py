@@ -1,6 +1,6 @@
-"""Rotary position embedding: the frequencies of a model with every kind of context scaling already applied.
+"""Rotary position embedding: computes a model's frequencies, with every kind of context scaling applied.
 
-Only the frequencies and one magnitude are left for the decoders, which therefore know nothing of scaling.
+Decoders get only the frequencies and one magnitude, so they know nothing about scaling.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Float64Array = npt.NDArray[np.float64]
 
 
 class RopeScalingKind(enum.StrEnum):
-    """How frequencies are stretched for contexts longer than those of the first training."""
+    """How frequencies are stretched for contexts longer than those of the original training."""
 
     NONE = "none"
     LINEAR = "linear"
@@ -27,12 +27,13 @@ class RopeScalingKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """A model's scaling. `factor` stretches the context, `original_context` (tokens) is what it was trained on first.
+    """A model's scaling. `factor` stretches the context; `original_context` is the context of the original training, in
+    tokens.
 
     `frequency_factors` [head_dim / 2] divide the frequencies one by one (Llama 3, whose factors GGUF files carry as a
-    tensor). The last three are YaRN's (Peng et al. 2023): rotations within the original context above which a frequency
-    is kept and below which it is fully interpolated, and the exponent-like multiplier that some models divide its
-    magnitude by.
+    tensor). The last three fields are YaRN's (Peng et al. 2023). A frequency that makes at least `beta_fast` rotations
+    within the original context is kept, and one that makes at most `beta_slow` is fully interpolated. The magnitude is
+    divided by 1 + 0.1 * `log_multiplier` * ln(`factor`).
     """
 
     kind: RopeScalingKind = RopeScalingKind.NONE
@@ -46,7 +47,7 @@ class RopeScaling:
 
 
 def make_rope_config(style: RopeStyle, head_dim: int, base: float, scaling: RopeScaling) -> RopeConfig:
-    """Frequencies base^(-2i / head_dim) after `scaling`, and the magnitude of sine and cosine."""
+    """Returns the frequencies base^(-2i / head_dim) after `scaling`, and the magnitude of sine and cosine."""
     frequencies = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     if scaling.frequency_factors is not None:
         frequencies = frequencies / np.asarray(scaling.frequency_factors, dtype=np.float64)
@@ -61,7 +62,7 @@ def make_rope_config(style: RopeStyle, head_dim: int, base: float, scaling: Rope
 
 
 def _kept_share(head_dim: int, base: float, scaling: RopeScaling) -> Float64Array:
-    """How much of each frequency YaRN keeps, [head_dim / 2]: 1 for fast ones, 0 for slow ones, a ramp between."""
+    """Returns how much YaRN keeps of each frequency, [head_dim / 2]: 1 of fast ones, 0 of slow ones, a ramp between."""
     first = max(0.0, math.floor(_dimension_of(scaling.beta_fast, head_dim, base, scaling.original_context)))
     last = min(head_dim - 1.0, math.ceil(_dimension_of(scaling.beta_slow, head_dim, base, scaling.original_context)))
     ramp = (np.arange(head_dim // 2, dtype=np.float64) - first) / max(0.001, last - first)
@@ -69,7 +70,7 @@ def _kept_share(head_dim: int, base: float, scaling: RopeScaling) -> Float64Arra
 
 
 def _dimension_of(num_rotations: float, head_dim: int, base: float, context: int) -> float:
-    """The (fractional) frequency index that turns `num_rotations` times within `context` positions."""
+    """Returns the (fractional) index of the frequency that turns `num_rotations` times within `context` positions."""
     return head_dim * math.log(context / (num_rotations * 2 * math.pi)) / (2 * math.log(base))
 
 

@@ -18,7 +18,7 @@ ROPE_FACTORS_NAME = "rope_freqs.weight"
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTensor:
-    """A tensor a model must have, or may have; matrices are (outputs, inputs)."""
+    """A tensor that a model must have or may have; matrices are (outputs, inputs)."""
 
     name: str
     shape: tuple[int, ...]
@@ -26,12 +26,12 @@ class ExpectedTensor:
 
 
 def layer_prefix(layer: int) -> str:
-    """What the names of a layer's tensors begin with."""
+    """Returns what the names of a layer's tensors begin with."""
     return f"blk.{layer}."
 
 
 def layer_tensors(config: ModelConfig, layer: int) -> Iterator[ExpectedTensor]:
-    """The tensors of one layer."""
+    """Yields the tensors of one layer."""
     prefix = layer_prefix(layer)
     hidden, ffn, head = (config.hidden_size,), (config.ffn_size,), (config.head_dim,)
     query, kv = (config.num_heads * config.head_dim,), (config.num_kv_heads * config.head_dim,)
@@ -54,7 +54,7 @@ def layer_tensors(config: ModelConfig, layer: int) -> Iterator[ExpectedTensor]:
 
 
 def model_tensors(config: ModelConfig) -> Iterator[ExpectedTensor]:
-    """All tensors of a model, layer by layer between embedding and output."""
+    """Yields all tensors of a model: the embedding, the layers one by one, and the output."""
     yield ExpectedTensor(EMBEDDING_NAME, (config.vocab_size, config.hidden_size))
     yield ExpectedTensor(ROPE_FACTORS_NAME, (config.head_dim // 2,), is_required=False)
     for layer in range(config.num_layers):
@@ -64,8 +64,8 @@ def model_tensors(config: ModelConfig) -> Iterator[ExpectedTensor]:
 
 
 def check_tensors(gguf: GgufFile, config: ModelConfig) -> None:
-    """Raises CheckpointError for a missing tensor or a wrong shape, UnsupportedModelError for a tensor that no
-    decoder would use and for weights of a type that is not implemented, each naming it."""
+    """Raises CheckpointError for a missing tensor or a wrong shape. Raises UnsupportedModelError for a tensor that no
+    decoder would use, and for weights of a type that is not implemented. Each message names the tensor."""
     check_weight_types(gguf)
     path = gguf.paths[0]
     known = {description.name: description for description in model_tensors(config)}
