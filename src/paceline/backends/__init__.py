@@ -1,4 +1,4 @@
-"""Backends: where models run. Each is a folder with its model and its sampler, behind the interface of `protocol`.
+"""Backends run models. Each one is a folder with a model and a sampler, behind the interfaces of `protocol`.
 
-`registry` knows them by name. Importing the package loads nothing, so that names can be had cheaply.
+`registry` finds them by name. Importing this package loads no backend, so that listing their names is cheap.
 """

@@ -1,7 +1,7 @@
 """`FirstLayers`: the first layers of a loaded model as a model of their own, for self-speculation.
 
-It has no weights and no KV memory: both are the whole model's. For one token at one position the first layers compute
-the same K and V in either, bit for bit, so each may read what the other has written.
+It uses the weights and the KV memory of the whole model. For one token at one position, the first layers compute the
+same K and V in either model, bit for bit, so each may read what the other has written.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class LayeredModel(Model, Protocol):
 
 
 class FirstLayers:
-    """The first `num_layers` layers of `model`, then its output norm and output layer; a `Model`.
+    """The first `num_layers` layers of `model`, then its output norm and output layer; implements `Model`.
 
-    A pass leaves K and V of the other layers as they are. The whole model's next pass may begin after the first layers
-    for rows that it shares with passes of this one. Raises ConfigError unless some layers are left out.
+    A pass leaves K and V of the other layers as they are. The whole model's next pass may skip the first layers for
+    rows that passes of this model have computed. Raises ConfigError unless some layers are left out.
     """
 
     def __init__(self, model: LayeredModel, num_layers: int) -> None:
@@ -42,26 +42,26 @@ class FirstLayers:
 
     @property
     def max_positions(self) -> int:
-        """Those of the whole model."""
+        """The limit of the whole model."""
         return self._model.max_positions
 
     @property
     def weight_bytes(self) -> int:
-        """None of its own."""
+        """Zero, because the weights belong to the whole model."""
         return 0
 
     def forward(self, batch: Batch) -> Logits:
-        """Logits of `batch.logit_rows` [L, vocab_size]; valid until the next call of either model."""
+        """Returns logits of `batch.logit_rows` [L, vocab_size]; valid until the next call of either model."""
         return self._model.forward_layers(batch, self.config.num_layers)
 
     def first_layers(self, num_layers: int) -> Model:
-        """The first of the first layers."""
+        """Returns the first of these layers as a model of their own."""
         check_num_first_layers(self.config, num_layers)
         return FirstLayers(self._model, num_layers)
 
 
 def check_num_first_layers(whole: ModelConfig, num_layers: int) -> None:
-    """Raises ConfigError unless `num_layers` are some of the model's layers, but not all."""
+    """Raises ConfigError unless `num_layers` is at least 1 and less than the model's number of layers."""
     if 0 < num_layers < whole.num_layers:
         return
     layers = "1 layer" if whole.num_layers == 1 else f"{whole.num_layers} layers"

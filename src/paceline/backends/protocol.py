@@ -1,7 +1,7 @@
-"""The interface of a backend: everything that depends on where models run.
+"""The interfaces of a backend, which cover everything that depends on where models run.
 
-The engine, drafters and verifier use backends through these protocols alone. Bits are promised within a backend: the
-logits and tokens of a row do not depend on the batch, the cache or the drafts, but two backends may differ.
+The engine, drafters and verifier use backends through these protocols alone. Within a backend, the bits of a target's
+logits and its tokens do not depend on the batch, the cache or the drafts. Two backends may differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KvStore(Protocol):
         ...
 
     def allocate(self, num_blocks: int) -> None:
-        """Replaces the store by one of `num_blocks` empty blocks; raises InsufficientMemoryError."""
+        """Replaces the store with `num_blocks` empty blocks; raises InsufficientMemoryError."""
         ...
 
     def move(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -46,7 +46,7 @@ class KvStore(Protocol):
         ...
 
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
-        """The block's bytes, [block_size_bytes]."""
+        """Returns the block's bytes, [block_size_bytes]."""
         ...
 
     def write_block(self, block_id: int, data: npt.NDArray[np.uint8]) -> None:
@@ -69,7 +69,7 @@ class Model(Protocol):
 
     @property
     def max_positions(self) -> int:
-        """The positions that a row may have."""
+        """How many positions there are; a row's position is below this number."""
         ...
 
     @property
@@ -81,7 +81,8 @@ class Model(Protocol):
         """Returns the logits of `batch.logit_rows` [L, vocab_size], valid until the next call, and writes K and V of
         every row.
 
-        A row's logits are a function of its sequence's tokens up to its position alone, bit for bit.
+        A row's logits depend only on its sequence's tokens up to its position, bit for bit. (With a slimmed output
+        layer, which tokens have logits also depends on earlier batches.)
         """
         ...
 
@@ -95,8 +96,8 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How a model is loaded. `max_positions` bounds the positions of any row (None: the model's context);
-    `activation_rounding` None takes what the model's width asks for; `slimming` leaves out some of the weights."""
+    """How a model is loaded. `max_positions` is how many positions there are (None: as many as the model's context).
+    `activation_rounding` None leaves the choice to the backend. `slimming` leaves out some of the weights."""
 
     max_positions: int | None = None
     kv_cache_type: KvCacheType = KvCacheType.F16
@@ -105,13 +106,13 @@ class LoadOptions:
 
 
 class Backend(Protocol):
-    """One place where models run. All its models and its sampler take turns."""
+    """One place where models run. Its models and its sampler take turns."""
 
     name: str
 
     @property
     def instruction_set(self) -> str:
-        """The kernels that run, by their name in reports."""
+        """The name of the kernels that run, for reports."""
         ...
 
     @property
@@ -121,7 +122,7 @@ class Backend(Protocol):
 
     @property
     def identity(self) -> str:
-        """Changes with whatever the time of a pass depends on: kernels, their build, threads, processor."""
+        """A text that changes with whatever a pass's time depends on: kernels, their build, threads, processor."""
         ...
 
     @property
@@ -147,7 +148,7 @@ class Backend(Protocol):
 
 
 class BackendKind(Protocol):
-    """How a backend is opened, and what it can run."""
+    """Opens a backend, and says what it can run."""
 
     name: str
 

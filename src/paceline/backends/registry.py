@@ -1,4 +1,4 @@
-"""The backends by name. A backend's folder is imported when it is asked for, so that its libraries load only then."""
+"""Finds backends by name. A backend's folder is imported when it is asked for, so that its libraries load only then."""
 
 from __future__ import annotations
 

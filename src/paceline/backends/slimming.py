@@ -1,6 +1,6 @@
-"""`Slimming`: how much of its file's weights a model leaves out, for draft models, whose guesses need not be exact.
+"""`Slimming`: which weights a model leaves out or rounds. It is for draft models, whose guesses need not be exact.
 
-A slimmed model says something else than the file; the target decides all the same, so only acceptance can change.
+A slimmed draft model guesses other tokens. The target still decides on every token, so only acceptance can change.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _KEPT_NAMES = ("attn_k.weight", "attn_v.weight")
 
 @dataclass(frozen=True, slots=True)
 class Slimming:
-    """`output_token_ids`, in rising order, are the tokens that get logits (None: all).
+    """`output_token_ids`, in rising order, are the tokens that always get logits (None: all).
 
-    Up to 1,024 others get one too, from the batch on that first has them in its text, until newer ones need their room.
-    All other logits are minus infinity.
+    The native backend gives logits to up to 1,024 other tokens too. A token gets its place with the first batch that
+    reads it, and loses it when newer tokens need the place. All other logits are minus infinity.
 
-    With `has_four_bits`, matrices of more than 4.5 bits a weight are rounded to Q4_0, which has 4.5, but for those of
-    keys and values, which are small and where rounding costs most.
+    With `has_four_bits`, matrices of more than 4.5 bits a weight are rounded to Q4_0, which has 4.5. The matrices of
+    keys and values are not, because they are small and rounding them costs most.
     """
 
     output_token_ids: tuple[int, ...] | None = None
@@ -37,14 +37,16 @@ class Slimming:
         *,
         has_four_bits: bool,
     ) -> Slimming:
-        """Keeps the lowest `num_kept` token ids (None: all), which are the most frequent ones of a vocabulary made by
-        merging (BPE), and `kept_token_ids`."""
+        """Returns a slimming whose output layer keeps `kept_token_ids` and the lowest `num_kept` token ids (None: all).
+
+        The lowest ids are the most frequent tokens of a vocabulary made by merging (BPE).
+        """
         if num_kept is None or num_kept >= vocab_size:
             return cls(None, has_four_bits)
         return cls(tuple(sorted({*range(num_kept), *kept_token_ids})), has_four_bits)
 
     def packed_type(self, tensor: GgufTensor) -> GgmlType:
-        """What the tensor's weights become."""
+        """Returns the type in which the tensor's weights are stored after loading."""
         is_kept = tensor.name.endswith(_KEPT_NAMES) or tensor.shape[-1] % GgmlType.Q4_0.block_size != 0
         can_round = self.has_four_bits and not is_kept
         return GgmlType.Q4_0 if can_round and _is_larger(tensor.type, GgmlType.Q4_0) else tensor.type

@@ -1,1 +1,1 @@
-"""The native backend: models in the C++ core, on this machine's CPU."""
+"""The native backend: runs models in the C++ core, on this machine's CPU."""

@@ -19,9 +19,9 @@ from paceline.machine.memory import available_memory_bytes
 
 
 class NativeBackend:
-    """One pool of threads that models and sampler share, one call at a time.
+    """One pool of threads, which models and sampler share; they use it one call at a time.
 
-    `instruction_set` None takes the machine's best, or the one that PACELINE_ISA names. Raises ConfigError for an
+    `instruction_set` None takes the one that PACELINE_ISA names, or else the machine's best. Raises ConfigError for an
     instruction set that the machine does not have, and where the threads cannot be started.
     """
 
@@ -47,12 +47,12 @@ class NativeBackend:
 
     @property
     def num_threads(self) -> int:
-        """Threads of the pool."""
+        """Threads in the pool."""
         return self.threads.num_threads
 
     @property
     def identity(self) -> str:
-        """Changes with the built core, the kernels, the threads and the processor."""
+        """A text that changes with the built core, the kernels, the threads, the host and its processor."""
         built = Path(_native.__file__).stat()
         place = (platform.node(), cpu_name(), len(os.sched_getaffinity(0)))
         return repr((self.name, built.st_size, built.st_mtime_ns, self.instruction_set, self.num_threads, place))
@@ -62,11 +62,12 @@ class NativeBackend:
         return available_memory_bytes()
 
     def weights_size_bytes(self, gguf: GgufFile) -> int:
-        """Returns the file's size: repacked weights take as much."""
+        """Returns the file's size, because repacked weights take as much."""
         return gguf.size_bytes
 
     def load(self, gguf: GgufFile, config: ModelConfig, options: LoadOptions) -> Model:
-        """Returns the model with its weights repacked; of the file, only the embedding is read from then on."""
+        """Returns the model with its weights repacked. From then on it reads only the embedding from the file, and rows
+        of the output layer if `options.slimming` leaves some out."""
         return NativeModel(
             gguf,
             config,
@@ -79,14 +80,14 @@ class NativeBackend:
         )
 
     def measure_pass_s(self, model: Model, batch: Batch) -> float:
-        """Returns the seconds of one forward pass, which is over when it returns."""
+        """Returns the seconds that one forward pass takes."""
         start_s = time.perf_counter()
         model.forward(batch)
         return time.perf_counter() - start_s
 
 
 class NativeKind:
-    """How the native backend is opened."""
+    """Opens the native backend, and says what it can run."""
 
     name = NativeBackend.name
 

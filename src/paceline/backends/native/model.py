@@ -1,7 +1,7 @@
-"""`NativeModel`: a GGUF file run by the C++ core; implements the `Model` protocol.
+"""`NativeModel`: runs a GGUF file in the C++ core; implements the `Model` protocol.
 
-Loading repacks every weight matrix once; afterwards only the embedding is read from the file's mapping. What an
-architecture is lies in `architectures`; this module only carries it over.
+Loading repacks every weight matrix once. Afterwards only the embedding is read from the file's mapping, and rows of the
+output layer if slimming left some out. `architectures` defines the architectures; this module passes their options on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paceline.core import (
 )
 from paceline.core.errors import ConfigError, InsufficientMemoryError, UnsupportedModelError
 
-# With activations of 8 bits narrower models give other tokens now and then (decision 009).
+# Narrower models than this sometimes give other tokens if activations have 8 bits (decision 009).
 MIN_EIGHT_BITS_WIDTH = 1024
 
 ThreadPool = _native.ThreadPool
@@ -76,7 +76,7 @@ class NativeKvStore:
         return self._decoder.block_size_bytes
 
     def allocate(self, num_blocks: int) -> None:
-        """Replaces the store by `num_blocks` empty blocks; raises InsufficientMemoryError."""
+        """Replaces the store with `num_blocks` empty blocks; raises InsufficientMemoryError."""
         try:
             self._decoder.allocate_kv(num_blocks)
         except MemoryError as error:
@@ -90,7 +90,7 @@ class NativeKvStore:
             self._decoder.move_slot(source, destination)
 
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
-        """The block's bytes, [block_size_bytes]."""
+        """Returns the block's bytes, [block_size_bytes]."""
         return np.frombuffer(self._decoder.read_block(block_id), dtype=np.uint8)
 
     def write_block(self, block_id: int, data: npt.NDArray[np.uint8]) -> None:
@@ -101,9 +101,9 @@ class NativeKvStore:
 class NativeModel:
     """A decoder in the C++ core.
 
-    `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` bounds the
-    positions of any row (default: the model's context). `instruction_set` None takes the machine's best, or the one
-    that PACELINE_ISA names. `activation_rounding` None takes what the model's width asks for. `slimming` leaves out
+    `threads` run the forward pass and may serve other models too, one call at a time. `max_positions` is how many
+    positions there are (None: as many as the model's context). `instruction_set` None takes the one that PACELINE_ISA
+    names, or else the machine's best. `activation_rounding` None chooses by the model's width. `slimming` leaves out
     some of the weights. Raises UnsupportedModelError, CheckpointError, ConfigError.
     """
 
@@ -146,19 +146,19 @@ class NativeModel:
 
     @property
     def num_resumed_rows(self) -> int:
-        """Rows of passes over all layers that did not begin with the first one, since `FirstLayers` had computed it."""
+        """Rows of whole passes that skipped the first layers, because `FirstLayers` had computed them already."""
         return self._decoder.num_resumed_rows
 
     def forward(self, batch: Batch) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
+        """Returns the logits of `batch.logit_rows`, float32 [L, vocab_size]; valid until the next call."""
         return self.forward_layers(batch, None)
 
     def first_layers(self, num_layers: int) -> Model:
-        """The first layers as a model; raises ConfigError unless some layers are left out."""
+        """Returns the first layers as a model; raises ConfigError unless some layers are left out."""
         return FirstLayers(self, num_layers)
 
     def forward_layers(self, batch: Batch, num_layers: int | None) -> Float32Array:
-        """Logits after the first layers (None: all), the output norm and the output layer."""
+        """Returns the logits after the first layers (None: all), the output norm and the output layer."""
         return self._decoder.forward(
             batch.token_ids,
             batch.positions,
@@ -173,7 +173,7 @@ class NativeModel:
 
 
 def default_activation_rounding(config: ModelConfig) -> ActivationRounding:
-    """8 bits for a model that is wide enough not to show it, else 15."""
+    """Returns 8 bits for a hidden size of at least `MIN_EIGHT_BITS_WIDTH`, otherwise 15 bits."""
     is_wide = config.hidden_size >= MIN_EIGHT_BITS_WIDTH
     return ActivationRounding.EIGHT_BITS if is_wide else ActivationRounding.FIFTEEN_BITS
 
@@ -186,7 +186,7 @@ def check_native(gguf: GgufFile, config: ModelConfig) -> None:
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """The names that this machine can run, slowest first: scalar always, then avx2 and avx512 where it has them."""
+    """Returns the instruction sets that this machine can run, slowest first: scalar, then avx2, avx512 and amx."""
     return tuple(_native.instruction_sets())
 
 

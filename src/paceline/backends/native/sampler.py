@@ -1,7 +1,7 @@
 """`NativeSampler`: the acceptance rule in the C++ core, one native call for many rows.
 
 The token of a row is `argmin E / p` over the processed distribution p, with exponential noise E keyed by (seed, choice
-index, position, token id); greedy is temperature 0 of the same function. Nothing here looks at drafts.
+index, position, token id). Temperature 0 is greedy. Nothing here looks at drafts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _SEED_MASK = (1 << 64) - 1
 
 
 class NativeSampler:
-    """Samples in `threads` (None: the calling thread alone), on which results do not depend; releases the GIL.
+    """Samples in `threads` (None: only in the calling thread), and releases the GIL. Results do not depend on threads.
 
-    `instruction_set` None takes the machine's best.
+    `instruction_set` None takes the one that PACELINE_ISA names, or else the machine's best.
     """
 
     def __init__(self, threads: _native.ThreadPool | None = None, instruction_set: str | None = None) -> None:
@@ -39,7 +39,7 @@ class NativeSampler:
         choice_index: int = 0,
         banned_token_ids: Collection[int] = (),
     ) -> _native.RowSampler:
-        """Returns the state of a sequence without output."""
+        """Returns the state of a sequence that has no output yet."""
         return _native.RowSampler(
             list(prompt_token_ids),
             seed=seed & _SEED_MASK,

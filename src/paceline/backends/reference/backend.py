@@ -1,4 +1,4 @@
-"""`ReferenceBackend`: models in numpy. It is slow, and runs everything that the native backend runs."""
+"""`ReferenceBackend`: runs models in numpy. It is slow, and runs everything that the native backend runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NUMPY = "numpy"
 
 
 class ReferenceBackend:
-    """numpy, with as many threads as its BLAS takes. Weights are never rounded, whatever a draft model's slimming
-    asks for, but a slimmed output layer has logits for the kept tokens alone."""
+    """Runs models in numpy, with as many threads as numpy's BLAS takes. It never rounds weights, even where slimming
+    asks for it. A slimmed output layer has logits for the kept tokens only."""
 
     name = "reference"
 
@@ -30,17 +30,17 @@ class ReferenceBackend:
 
     @property
     def instruction_set(self) -> str:
-        """What numpy was built for is its own matter."""
+        """Always `numpy`, which chooses its instructions itself."""
         return _NUMPY
 
     @property
     def num_threads(self) -> int:
-        """Threads that were asked for; numpy's BLAS decides."""
+        """The number of threads that was asked for; numpy's BLAS may use another."""
         return self._num_threads
 
     @property
     def identity(self) -> str:
-        """Changes with numpy's version."""
+        """A text that changes with numpy's version and the number of threads."""
         return repr((self.name, np.__version__, self._num_threads))
 
     def free_memory_bytes(self) -> int:
@@ -70,12 +70,12 @@ class ReferenceBackend:
 
 
 class ReferenceKind:
-    """How the reference backend is opened."""
+    """Opens the reference backend, and says what it can run."""
 
     name = ReferenceBackend.name
 
     def instruction_sets(self) -> tuple[str, ...]:
-        """Returns the only one."""
+        """Returns `numpy`, the only one."""
         return (_NUMPY,)
 
     def check(self, gguf: GgufFile, config: ModelConfig) -> None:
@@ -86,7 +86,7 @@ class ReferenceKind:
         """Returns the backend; raises ConfigError for an instruction set other than `numpy`."""
         if instruction_set not in (None, _NUMPY):
             raise ConfigError(
-                f"instruction set {instruction_set!r} is not the reference backend's, which has numpy only"
+                f"the reference backend cannot run instruction set {instruction_set!r}; it has only 'numpy'"
             )
         return ReferenceBackend(num_threads)
 

@@ -1,7 +1,8 @@
-"""`ReferenceModel`: the decoder in plain numpy, the oracle that tests compare the native core with.
+"""`ReferenceModel`: the decoder in plain numpy; tests compare the native core with it.
 
-Weights are dequantized to float32 and every step is float32, except that K and V are rounded where they are stored, to
-float16 or as `KvCacheType` says. Written to be read; slow and large (four bytes a weight).
+Weights are dequantized to float32, and every step is float32 but for the angles of the rotary embedding. K and V are
+rounded as `KvCacheType` says when they are stored. The code is written to be read: it is slow and takes four bytes a
+weight.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ReferenceKvStore:
         return num_layers * self.block_size * num_kv_heads * sum(part.itemsize for part in self._stored)
 
     def allocate(self, num_blocks: int) -> None:
-        """Replaces the store by an empty one."""
+        """Replaces the store with `num_blocks` empty blocks."""
         num_layers, num_kv_heads = self._shape
         shape = (num_layers, num_blocks * self.block_size, num_kv_heads)
         self._stored = [
@@ -75,7 +76,7 @@ class ReferenceKvStore:
             part[layer, slots] = store_vectors(vectors, self._type, elements)
 
     def load(self, layer: int, slots: Int32Array) -> tuple[Float32Array, Float32Array]:
-        """Keys and values of `slots`, [slots, kv heads, head_dim] each."""
+        """Returns keys and values of `slots`, [slots, kv heads, head_dim] each."""
         keys, values = (load_vectors(part[layer, slots], self._type) for part in self._stored)
         return keys, values
 
@@ -86,7 +87,7 @@ class ReferenceKvStore:
                 part[:, destination] = part[:, source]
 
     def read_block(self, block_id: int) -> npt.NDArray[np.uint8]:
-        """The block's bytes: all of K, then all of V."""
+        """Returns the block's bytes: all of K, then all of V."""
         parts = [np.ascontiguousarray(part[:, self._slots(block_id)]) for part in self._stored]
         return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
 
@@ -103,7 +104,7 @@ class ReferenceKvStore:
 
 
 def vector_dtype(head_dim: int, kv_cache_type: KvCacheType, scale_elements: int) -> np.dtype[np.void]:
-    """A head vector as it is stored: halves, or int8 with a scale for each `scale_elements` of them."""
+    """Returns the type of a stored head vector: float16, or int8 with a scale for each `scale_elements` elements."""
     if kv_cache_type is KvCacheType.F16:
         return np.dtype([("halves", np.float16, (head_dim,))])
     num_scales = head_dim // scale_elements
@@ -128,7 +129,7 @@ def store_vectors(vectors: Float32Array, kv_cache_type: KvCacheType, scale_eleme
 
 
 def load_vectors(stored: npt.NDArray[np.void], kv_cache_type: KvCacheType) -> Float32Array:
-    """float32 [..., head_dim] of what `store_vectors` gave."""
+    """Returns float32 [..., head_dim] from what `store_vectors` returned."""
     if kv_cache_type is KvCacheType.F16:
         halves: Float32Array = stored["halves"].astype(np.float32)
         return halves
@@ -140,16 +141,16 @@ Multiply = Callable[[Float32Array, Float32Array], Float32Array]
 
 
 def multiply_each_row(rows: Float32Array, matrix: Float32Array) -> Float32Array:
-    """Returns the rows [R, inputs] times a matrix [outputs, inputs]. Each row is multiplied by itself, because a BLAS
-    adds in another order when it multiplies several."""
+    """Returns the rows [R, inputs] times a matrix [outputs, inputs]. The rows are multiplied one by one, because a BLAS
+    adds in another order when it multiplies several at once."""
     return np.stack([matrix @ row for row in rows]) if len(rows) else np.zeros((0, len(matrix)), np.float32)
 
 
 class ReferenceModel:
     """A llama-family decoder in numpy; implements `Model`. Raises what `read_model_config` raises.
 
-    `config` None is read from the file. `activation_rounding` None keeps activations as they are; float weights always
-    meet unrounded ones. `multiply` turns rows and a matrix into their product.
+    `config` None is read from the file. `activation_rounding` None keeps activations as they are; for float weights
+    they are never rounded. `multiply` returns the product of rows and a matrix.
     """
 
     def __init__(
@@ -178,15 +179,15 @@ class ReferenceModel:
         return sum(weights.nbytes for weights in self._weights.values())
 
     def forward(self, batch: Batch) -> Float32Array:
-        """Logits of `batch.logit_rows`, float32 [L, vocab_size]. Writes K and V of every row."""
+        """Returns the logits of `batch.logit_rows`, float32 [L, vocab_size], and writes K and V of every row."""
         return self.forward_layers(batch, self.config.num_layers)
 
     def first_layers(self, num_layers: int) -> Model:
-        """The first layers as a model; raises ConfigError unless some layers are left out."""
+        """Returns the first layers as a model; raises ConfigError unless some layers are left out."""
         return FirstLayers(self, num_layers)
 
     def forward_layers(self, batch: Batch, num_layers: int) -> Float32Array:
-        """Logits after the first layers, the output norm and the output layer."""
+        """Returns the logits after the first layers, the output norm and the output layer."""
         config = self.config
         hidden = self._weights[EMBEDDING_NAME][batch.token_ids] * np.float32(config.embedding_scale)
         slots = list(slots_of_rows(batch, self.kv.block_size))
@@ -250,14 +251,14 @@ class ReferenceModel:
 
 
 def _only(logits: Float32Array, token_ids: tuple[int, ...]) -> Float32Array:
-    """The logits of these tokens, and minus infinity for all others."""
+    """Returns the logits of these tokens, with minus infinity for all others."""
     kept = np.full_like(logits, -np.inf)
     kept[:, token_ids] = logits[:, token_ids]
     return kept
 
 
 def slots_of_rows(batch: Batch, block_size: int) -> Iterator[Int32Array]:
-    """The slots of positions 0 to its own, for each row."""
+    """Yields for each row the slots of the positions from 0 to its own."""
     for row, (sequence, position) in enumerate(zip(batch.sequence_indices, batch.positions, strict=True)):
         path = batch.path_slots[batch.path_offsets[row] : batch.path_offsets[row + 1]]
         block_table = batch.block_tables[sequence]
@@ -266,10 +267,10 @@ def slots_of_rows(batch: Batch, block_size: int) -> Iterator[Int32Array]:
 
 
 def attend(query: Float32Array, keys: Float32Array, values: Float32Array) -> Float32Array:
-    """Attention of one row to T positions.
+    """Returns the attention of one row to T positions, [heads, head_dim].
 
-    `query` [heads, head_dim] is scaled already; `keys` and `values` are [T, kv heads, head_dim]; consecutive heads
-    share a key-value head. Returns [heads, head_dim].
+    `query` [heads, head_dim] is scaled already; `keys` and `values` are [T, kv heads, head_dim]. Consecutive heads
+    share a key-value head.
     """
     num_heads, head_dim = query.shape
     grouped = query.reshape(keys.shape[1], -1, head_dim)
@@ -281,7 +282,7 @@ def attend(query: Float32Array, keys: Float32Array, values: Float32Array) -> Flo
 
 
 def rotate(vectors: Float32Array, positions: Int32Array, rope: RopeConfig) -> Float32Array:
-    """Rotary embedding of `vectors` [rows, heads, head_dim] at `positions` [rows]; angles are computed in float64."""
+    """Returns `vectors` [rows, heads, head_dim] rotated for `positions` [rows]; angles are computed in float64."""
     angles = positions[:, None, None].astype(np.float64) * np.asarray(rope.inverse_frequencies)
     cosine = (np.cos(angles) * rope.magnitude).astype(np.float32)
     sine = (np.sin(angles) * rope.magnitude).astype(np.float32)
@@ -295,23 +296,23 @@ def rotate(vectors: Float32Array, positions: Int32Array, rope: RopeConfig) -> Fl
 
 
 def silu(values: Float32Array) -> Float32Array:
-    """x times the logistic function of x."""
+    """Returns x times the logistic function of x."""
     result: Float32Array = values / (1 + np.exp(-np.maximum(values, -80)))
     return result
 
 
 def gelu(values: Float32Array) -> Float32Array:
-    """The tanh approximation of the Gaussian error linear unit."""
+    """Returns the tanh approximation of the Gaussian error linear unit."""
     inner = _SQRT_2_OVER_PI * (values + 0.044715 * values * values * values)
     result: Float32Array = 0.5 * values * (1 + np.tanh(inner))
     return result
 
 
 def round_activations(rows: Float32Array, rounding: ActivationRounding, *, is_normed: bool) -> Float32Array:
-    """Each block of 256 elements of a row rounded to multiples of a scale, ties to even.
+    """Returns the rows with each block of 256 elements rounded to multiples of a scale, ties to even.
 
-    For 15 bits the scale is the block's largest magnitude / 16256; for 8 bits it is that magnitude / 127, but at most
-    32 mean magnitudes / 127, so that outliers do not coarsen the rest, and at most 12 where the rows come from a norm.
+    For 15 bits, the scale is the block's largest magnitude / 16256. For 8 bits, it is that magnitude / 127, but at most
+    32 mean magnitudes / 127 (12 if the rows come from a norm), so that outliers do not coarsen the rest.
     """
     ratio = NORMED_OUTLIER_RATIO if is_normed else OUTLIER_RATIO
     rounded = np.empty_like(rows)

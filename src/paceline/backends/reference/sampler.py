@@ -1,4 +1,4 @@
-"""`ReferenceSampler`: the acceptance rule in numpy, written from its definition; the oracle of the native sampler.
+"""`ReferenceSampler`: the acceptance rule in numpy, written from its definition; tests check the native sampler by it.
 
 The token of a row is `argmin E / p` over the processed distribution p, with exponential noise E keyed by (seed, choice
 index, position, token id). Noise: Philox4x32-10 (Salmon et al., 2011). Everything is float64.
@@ -57,7 +57,7 @@ class ReferenceSampler:
         choice_index: int = 0,
         banned_token_ids: Collection[int] = (),
     ) -> ReferenceRowSampler:
-        """Returns the state of a sequence without output."""
+        """Returns the state of a sequence that has no output yet."""
         prompt = frozenset(prompt_token_ids)
         banned = tuple(sorted(banned_token_ids))
         return ReferenceRowSampler(params, seed, choice_index, prompt, len(prompt_token_ids), banned)
@@ -119,8 +119,8 @@ def _find_fault(row: Float32Array | Float64Array) -> str | None:
 def processed_logits(
     row: Float32Array, params: SamplingParams, prompt: Collection[int], output: Counter[int]
 ) -> Float64Array:
-    """Returns the logits after penalties and bias, float64 [vocab_size]; the repetition penalty counts prompt and
-    output, the others the output."""
+    """Returns the logits after penalties and bias, float64 [vocab_size]. The repetition penalty applies to tokens of
+    prompt and output, the other penalties only to tokens of the output."""
     logits = row.astype(np.float64)
     seen = [token_id for token_id in {*prompt, *output} if token_id < len(logits)]
     for token_id in seen:
@@ -140,7 +140,7 @@ def allowed_tokens(mask: UInt32Array, vocab_size: int) -> npt.NDArray[np.bool_]:
 
 
 def distribution(logits: Float64Array, params: SamplingParams) -> Float64Array:
-    """Returns what temperature, top-k, top-p and min-p leave, float64 [vocab_size] that sums to 1."""
+    """Returns the distribution that temperature, top-k, top-p and min-p leave, float64 [vocab_size] that sums to 1."""
     weights = np.exp((logits - logits.max()) / params.temperature)
     order = np.lexsort((np.arange(len(weights)), -weights))
     kept = order[: params.top_k]
@@ -155,7 +155,7 @@ def distribution(logits: Float64Array, params: SamplingParams) -> Float64Array:
 
 
 def draw(logits: Float64Array, params: SamplingParams, exponential: Float64Array) -> int:
-    """Returns the token of the least noise over probability; ties go to the lower id. Temperature 0 is greedy."""
+    """Returns the token with the smallest noise / probability; ties go to the lower id. Temperature 0 is greedy."""
     if params.temperature == 0.0:
         return int(logits.argmax())
     probabilities = distribution(logits, params)
@@ -188,7 +188,7 @@ def philox(counter: tuple[UInt64Array | int, int, int, int], key: tuple[int, int
 
 
 def _logprob(row: Float32Array, token_id: int, num_top: int) -> TokenLogprob:
-    """Returns the log-probabilities of the raw distribution."""
+    """Returns the log-probabilities of the token and of the `num_top` most likely tokens in the raw distribution."""
     logits = row.astype(np.float64)
     maximum = logits.max()
     logprobs = logits - maximum - math.log(np.exp(logits - maximum).sum())
