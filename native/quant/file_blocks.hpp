@@ -1,7 +1,7 @@
-// The blocks of quantized GGUF tensors, expanded to one integer a byte: what repacking and dequantizing start from.
+// Expands the blocks of quantized GGUF tensors to one integer per byte; repacking and dequantizing start from these.
 //
-// Block formats: ggml's quantization types as the GGUF specification names them. Integers come out with the layout's zero point
-// added (native/quant/layouts.hpp), for IQ4_NL as indices into its table.
+// Block formats: ggml's quantization types as the GGUF specification names them. The integers have the layout's zero
+// point added (native/quant/layouts.hpp); those of IQ4_NL are indices into its table.
 #pragma once
 
 #include <bit>
@@ -46,8 +46,8 @@ inline void expand_nibbles(const uint8_t* source, uint8_t* integers) {
   }
 }
 
-// The fifth bit of 32 values: bit i of a 32-bit word. Eight at a time: bit i of a byte is kept in byte i of a 64-bit
-// word, and adding 127 carries it to that byte's top.
+// Adds the fifth bits of 32 values; bit i of a 32-bit word belongs to value i. Works on eight values at a time: bit i
+// of a byte is kept in byte i of a 64-bit word, and adding 127 carries it to that byte's top.
 inline void expand_fifth_bits(const uint8_t* source, uint8_t* integers) {
   for (int i = 0; i < 4; ++i) {
     const uint64_t kept = source[i] * 0x0101010101010101ULL & 0x8040201008040201ULL;
@@ -182,7 +182,7 @@ struct FileBlock<GgmlType::kQ4_K> {
   }
 };
 
-// As Q4_K, with 32 bytes of fifth bits (bit g for group g) before the nibbles.
+// Like Q4_K, with 32 bytes of fifth bits (bit g for group g) before the nibbles.
 template <>
 struct FileBlock<GgmlType::kQ5_K> {
   static constexpr int kValues = 256;

@@ -1,8 +1,8 @@
 // Repacked weight layouts and the arithmetic that every GEMM kernel follows, bit for bit.
 //
-// LAYOUT. A packed matrix is [column block of 16 outputs][super-block of 256 inputs], each super-block contiguous. Where
-// the inputs are no multiple of 256 (types with blocks of 32) the last super-block holds fewer groups of 32. With G groups
-// a super-block is
+// LAYOUT. A packed matrix is [column block of 16 outputs][super-block of 256 inputs], each super-block contiguous. If
+// the inputs are not a multiple of 256 (types with blocks of 32), the last super-block has fewer groups of 32. A
+// super-block with G groups is
 //
 //   integers  [G][planes], kIntegerBytes a group; see below
 //   scales    by kScales, columns fastest:
@@ -12,24 +12,29 @@
 //     kNibbleWithMinimum   uint8 (scale | minimum << 4)[16][16], half d[16], half dmin[16]
 //     kSignedByte          int8 scale[16][16], half d[16], padding up to 8 * kGroupBytes
 //
-// A register of weights is [16 columns][4 consecutive inputs] of unsigned bytes, what vpdpbusd multiplies; a group of 32
-// inputs unpacks to registers 0..7. The planes of a group hold, for byte (column c, input j of 4) at offset 4 * c + j:
+// A register of weights is [16 columns][4 consecutive inputs] of unsigned bytes, the form that vpdpbusd multiplies. A
+// group of 32 inputs unpacks to registers 0..7. The planes of a group hold, for byte (column c, input j of 4) at offset
+// 4 * c + j:
 //   4 bits   4 registers; register r: low nibble = register r of the group, high nibble = register r + 4
 //   1 bit    1 register; bit i = register i of the group
 //   2 bits   2 registers; register h: bits 2i and 2i + 1 = register 4h + i of the group
 //   8 bits   8 registers, as they are
-// Integers of 5 and 6 bits are a plane of 4 and one of the upper bits, of 3 bits a plane of 2 and one of 1. The stored
-// integer is weight integer + kZeroPoint (IQ4_NL: an index into its table). Columns beyond the matrix are zero bytes:
-// weight 0.
+// Integers of 5 and 6 bits have a plane of 4 bits and a plane of the upper bits; those of 3 bits have a plane of 2 bits
+// and a plane of 1. The stored integer is weight integer + kZeroPoint (IQ4_NL: an index into its table). Columns beyond
+// the matrix are zero bytes: weight 0.
 //
-// ACTIVATIONS are rounded to 15 bits, or to 8 with room for outliers, with one scale for 256 inputs (the last run may be
-// shorter). usual = largest = max |x|, limit = 16256 for 15 bits; limit = 127 for 8 bits and usual = min(largest, ratio * mean
-// |x|), where sixteen lanes add up every sixteenth |x| and then fold in halves; ratio is 12 for what comes from a norm (inputs of
-// QKV, gate and up, and the output layer) and 32 for the rest. inverse = limit / usual; scale = usual / limit;
-// integer = round half to even of (x * inverse); where `inverse` overflows (usual is 0 or next to it) all are 0. Where an x is
-// infinite or NaN, scale is NaN, and with it all results of the row.
-// Byte multipliers take integers as two planes of int8, integer = 128 * high + low: up to a magnitude of 127 an integer is low
-// alone; beyond it low is in -64..63. What is zero in a high plane, nearly all, need not be multiplied.
+// ACTIVATIONS are rounded to 15 bits, or to 8 bits with room for outliers, with one scale for 256 inputs (the last run
+// may be shorter):
+//   15 bits   limit = 16256, usual = max |x|
+//   8 bits    limit = 127, usual = min(max |x|, ratio * mean |x|); ratio is 12 for rows that come from a norm (inputs
+//             of QKV, gate and up, and the output layer) and 32 for all others. For the mean, sixteen lanes sum every
+//             sixteenth |x|; then the lanes are folded in halves.
+//   inverse = limit / usual; scale = usual / limit; integer = round half to even of (x * inverse)
+// If `inverse` overflows (usual is 0 or nearly 0), scale and integers are 0. If an x is infinite or NaN, scale is NaN,
+// and so are all results of the row.
+// Byte multipliers take integers as two planes of int8, integer = 128 * high + low. An integer up to a magnitude of 127
+// is low alone; for a larger one, low is in -64..63. Nearly all of a high plane is zero, and zeros need not be
+// multiplied.
 //
 // ARITHMETIC of a result (row, column); `fma` rounds once; dot products, sums and everything called integer are exact in int32:
 //   total = 0
@@ -43,8 +48,8 @@
 //       partial = 0, then: partial = fma(float(sum of weight integer * activation integer), float(scale_g), partial)
 //       with minima:       partial = fma(float(sum of the group's activation integers), float(minimum_g), partial)
 //     total = fma(partial, activation_scale_b, total)
-// Lanes are columns and integers are exact in any order, so nothing depends on the other rows of a pass, on the range of
-// columns or on the instruction set.
+// Lanes are columns, and integer sums are exact in any order. So results do not depend on the other rows of a pass, on
+// the range of columns or on the instruction set.
 //
 // FLOAT WEIGHTS (F32, F16, BF16): [column block][input][16 columns]; total = fma(weight, activation, total) over inputs in
 // order.
@@ -58,8 +63,8 @@ namespace paceline {
 
 enum class ScaleKind { kHalf, kHalfWithMinimum, kByteWithMinimum, kNibbleWithMinimum, kSignedByte };
 
-// Kernels compiled for other instruction sets include this and must share no code with the rest: constants only, and one
-// template that is instantiated with a closure type of the includer.
+// Kernels compiled for different instruction sets include this file and must share no code. So it has only constants,
+// and one template that is instantiated with a closure type of the including file.
 template <int stored_bits, int weight_bits, int zero_point, int scale_inputs, ScaleKind scales, int scale_bytes>
 struct LayoutConstants {
   static constexpr int kStoredBits = stored_bits;
@@ -91,7 +96,7 @@ template <> struct Layout<GgmlType::kQ6_K>   : LayoutConstants<6, 6,  32, 16, Sc
 // The weights that IQ4_NL's four bits stand for, plus 128.
 constexpr uint8_t kNonLinearWeights[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
-// Calls function.operator()<type>() for a quantized type; returns whether the type is one.
+// Calls function.operator()<type>() if the type is a quantized one; returns whether it is.
 template <class Function>
 bool visit_quantized(GgmlType type, Function function) {
   switch (type) {

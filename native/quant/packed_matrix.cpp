@@ -18,7 +18,8 @@ constexpr int64_t kRegisterBytes = 64;  // 16 columns of 4 inputs
 
 void put_word(uint8_t* target, uint32_t word) { std::memcpy(target, &word, sizeof(word)); }
 
-// Bits of 4 * kCount consecutive integers: kWidth bits from bit kShift of each, for register i at kWidth * i of its byte.
+// Gathers kWidth bits, from bit kShift on, of each of 4 * kCount consecutive integers. The bits of register i are put
+// at bit kWidth * i of their byte.
 template <int kCount, int kWidth, int kShift>
 uint32_t gather_bits(const uint8_t* integers) {
   constexpr uint32_t kMask = ((1U << kWidth) - 1U) * 0x01010101U;
@@ -56,7 +57,8 @@ void put_integers(const uint8_t* integers, uint8_t* group) {
 
 void put_half(uint8_t* halves, int64_t index, uint16_t half) { std::memcpy(halves + 2 * index, &half, sizeof(half)); }
 
-// Scales of a type with blocks of 32: group `group` of `groups`; `scales`: [groups][16], where it has minima twice.
+// Writes the scales of group `group` for a type with blocks of 32. `scales` is [groups][16], followed by minima of the
+// same form if the type has them.
 template <GgmlType type>
 void put_group_scales(const ExpandedBlock& block, int column, int group, int groups, uint8_t* scales) {
   put_half(scales, group * kColumnBlock + column, block.scale);
@@ -65,7 +67,7 @@ void put_group_scales(const ExpandedBlock& block, int column, int group, int gro
   }
 }
 
-// Scales of a type with blocks of 256.
+// Writes the scales of a type with blocks of 256.
 template <GgmlType type>
 void put_block_scales(const ExpandedBlock& block, int column, uint8_t* scales) {
   using Numbers = Layout<type>;
@@ -145,7 +147,7 @@ void pack_block(const PackedMatrix& target, const uint8_t* rows, int columns, ui
   }
 }
 
-// Rounds up to 16 rows to Q4_0, 256 inputs at a time so that what is between fits the first cache.
+// Rounds at most 16 rows to Q4_0, 256 inputs at a time, so that intermediate values fit in the first-level cache.
 void round_rows(std::span<const uint8_t* const> rows, GgmlType type, int64_t inputs, const KernelTable& kernels,
                 uint8_t* target) {
   const int64_t stride = row_bytes(GgmlType::kQ4_0, inputs);
@@ -161,7 +163,7 @@ void round_rows(std::span<const uint8_t* const> rows, GgmlType type, int64_t inp
   }
 }
 
-// Rows [first, first + count) of the target, in its type.
+// Writes rows [first, first + count) of the target to `gathered`, in the target's type.
 void gather_rows(const PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t first, int count,
                  uint8_t* gathered) {
   const int64_t stride = row_bytes(source.type, target.inputs);
@@ -206,7 +208,7 @@ void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTab
 }
 
 PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs, WeightArena* arena) {
-  row_bytes(type, inputs);  // refuses what has no layout
+  row_bytes(type, inputs);  // throws if there is no layout
   if (outputs <= 0) throw std::invalid_argument("a weight matrix with " + std::to_string(outputs) + " outputs has no layout");
   PackedMatrix matrix;
   matrix.type = type;
