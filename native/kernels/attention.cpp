@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, which PACELINE_ISA names.
+// This file is compiled once for each instruction set; PACELINE_ISA is the set's name.
 #include "kernels/templates/attention.hpp"
 
 #include "kernels/table_parts.hpp"

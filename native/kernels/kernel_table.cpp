@@ -35,7 +35,7 @@ bool can_run_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
-// Linux gives a process the tile registers' state only if it asks; the answer holds for all of its threads.
+// Linux lets a process use the tile registers only if it asks; the answer holds for all of its threads.
 bool may_use_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
@@ -53,7 +53,7 @@ bool can_run_amx() {
   return (edx & kNeeded) == kNeeded && may_use_tiles();
 }
 
-// Nothing of an instruction set runs on a processor without it, the code that fills its table included.
+// Code of an instruction set must not run on a processor without it; that includes the code that fills its table.
 std::vector<KernelTable> make_tables() {
   std::vector<KernelTable> tables;
   tables.push_back(make_table("scalar", scalar::fill_row_kernels, scalar::fill_attention_kernels,

@@ -1,4 +1,4 @@
-// How each instruction set's sources fill their part of its kernel table.
+// Declares the functions with which the sources of each instruction set fill its kernel table.
 #pragma once
 
 #include "paceline/kernel_table.hpp"
@@ -14,7 +14,7 @@ PACELINE_DECLARE_PARTS(scalar)
 PACELINE_DECLARE_PARTS(avx2)
 PACELINE_DECLARE_PARTS(avx512)
 
-// What AMX does itself; the rest of its table is that of AVX-512.
+// AMX has a GEMM of its own; the rest of its table is that of AVX-512.
 namespace paceline::amx {
 void fill_gemm_kernels(KernelTable& table);
 }

@@ -1,7 +1,7 @@
 // GEMM with AMX tiles: 16 columns by 16 rows by 64 inputs in one instruction, int8 to int32.
 //
-// Types with integer scales only, since their sums stay integers over a whole super-block; and from a few rows on, since
-// below that memory sets the pace and unpacking to tiles costs more than it saves.
+// Tiles are used only for types with integer scales, whose sums stay integers over a whole super-block, and only from a
+// few rows on. With fewer rows memory limits the speed, and unpacking to tiles costs more than it saves.
 #include "kernels/amx/scaled_planes.hpp"
 #include "kernels/avx512/gemm.hpp"
 #include "kernels/table_parts.hpp"
@@ -39,7 +39,7 @@ class TileSession {
  public:
   explicit TileSession(int64_t num_rows) {
     const TileConfig config = tile_config(num_rows);
-    // GCC's own intrinsic names only the first eight bytes as read.
+    // GCC's own intrinsic says that only the first eight bytes are read.
     __asm__ volatile("ldtilecfg %0" : : "m"(config));
   }
   TileSession(const TileSession&) = delete;
@@ -60,8 +60,8 @@ struct SuperBlock {
         scales(integers + groups * Layout<type>::kIntegerBytes) {}
 };
 
-// Copies totals of column blocks [first, last), [blocks][row_capacity][16], to where they belong, a row after the other because
-// rows of the result lie on different pages.
+// Copies the totals of column blocks [first, last), [blocks][row_capacity][16], to the result. It copies one row after
+// another, because rows of the result lie on different pages.
 inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t first,
                          int64_t last, const float* totals, float* out, int64_t stride) {
   for (int64_t row = 0; row < num_rows; ++row) {
@@ -72,7 +72,8 @@ inline void write_totals(const PackedMatrix& weights, const QuantizedRows& rows,
   }
 }
 
-// Calls add_strip(first, last) for strips of column blocks, whose totals it adds to `totals`, [blocks][row_capacity][16].
+// Calls add_strip(first, last) for strips of column blocks. add_strip must add the strip's results to `totals`,
+// [blocks][row_capacity][16], which are zero before.
 template <class AddStrip>
 void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                  int64_t block_end, float* totals, float* out, int64_t stride, AddStrip add_strip) {
@@ -84,7 +85,7 @@ void walk_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t
   }
 }
 
-// Sums of a tile of rows over a super-block, of one plane of activations.
+// Sums of a tile of rows over a super-block, for one plane of activations.
 struct alignas(64) TileSums {
   int32_t products[2][2][kProducts];  // [half][high, low weights][16 rows][16]
 
@@ -96,8 +97,8 @@ struct alignas(64) TileSums {
 // GCC's tile intrinsics do not say which memory they read.
 inline void finish_memory_writes() { __asm__ volatile("" : : : "memory"); }
 
-// Multiplies one plane of a tile of rows by a super-block, in kTileSteps steps. Products take dozens of cycles of waiting, in
-// which other work is done: a part after each step, and the rest before the sums are stored.
+// Multiplies one plane of a tile of rows by a super-block, in kTileSteps steps. Products take dozens of cycles.
+// Meanwhile other work is done: a part after each step, and the rest before the sums are stored.
 template <bool is_signed, int kHalves, class WorkAfterStep, class WorkAfterAll>
 inline __attribute__((always_inline)) void multiply_tile(const int8_t* activations, const uint8_t* weights, TileSums& sums,
                                                          WorkAfterStep work_after_step, WorkAfterAll work_after_all) {
@@ -135,10 +136,10 @@ inline __attribute__((always_inline)) void multiply_tile(const int8_t* activatio
   finish_memory_writes();
 }
 
-// Adds up a strip of column blocks: a walk over items, each a super-block of one of them. While one tile of rows is multiplied,
-// the sums of the tile before become totals and the next item's weights are split. Few rows have a high plane that is not zero:
-// of one half-full tile of rows all high planes are multiplied if there is any, of more those that are not zero are gathered and
-// multiplied first.
+// Computes a strip of column blocks, item by item; an item is one super-block of one column block. While one tile of
+// rows is multiplied, the sums of the tile before are added to the totals and the next item's weights are split. Few
+// rows have a high plane that is not zero. With one half (at most 16 rows), all high planes are multiplied if any is
+// not zero. With two halves, the high planes that are not zero are gathered and multiplied first.
 template <GgmlType type, int kHalves>
 class TileStrip {
  public:
@@ -151,7 +152,8 @@ class TileStrip {
     num_blocks_ = last - first;
     const int64_t num_super_blocks = rows_.num_super_blocks();
     const int64_t count = num_blocks_ * num_super_blocks;
-    // Few rows fit in cache and leave memory as the limit: weights are read in order. Many rows are read a super-block at a time.
+    // Few rows fit in cache, and memory is the limit: weights are read in order. Otherwise one super-block of all rows
+    // is read at a time.
     const bool is_in_order = num_rows_ <= kTileRows;
     int64_t block = 0;
     int64_t super_block = 0;
@@ -200,8 +202,8 @@ class TileStrip {
     const float* row_scales = nullptr;
     float* totals = nullptr;
     int count = 0;
-    bool has_high = false;               // its high planes were multiplied with it; else the gathered ones are here:
-    const int32_t* high_rows = nullptr;  // those of the tile, counted from the first row of all
+    bool has_high = false;               // its high planes were multiplied with it; if not, the gathered ones are here:
+    const int32_t* high_rows = nullptr;  // the tile's rows that have one, counted from the first row of all
     const int32_t* high_sums = nullptr;  // [num_high][16]
     int num_high = 0;
     int first_row = 0;
@@ -213,7 +215,7 @@ class TileStrip {
             scratch_.totals + block * rows_.row_capacity * kColumnBlock, scratch_.weights + planes_turn_ * 2 * kPlaneBytes};
   }
 
-  // Puts a super-block's high planes side by side.
+  // Copies a super-block's high planes that are not zero side by side.
   void gather_high(int64_t super_block) {
     const TileRows rows(rows_, super_block, 0);
     num_high_ = 0;
@@ -247,14 +249,15 @@ class TileStrip {
   int32_t* high_sums() const { return scratch_.high_sums + high_turn_ * rows_.row_capacity * kColumnBlock; }
   int32_t* high_rows() const { return scratch_.high_rows + rows_turn_ * rows_.row_capacity; }
 
-  // `first_high`: the first of the gathered rows that is not before the tile; returns the first beyond it.
+  // Multiplies a tile of rows. `first_high` is the first gathered row that is not before the tile; returns the first
+  // one after it.
   inline __attribute__((always_inline)) int add_tile(const Item& item, int64_t row, int first_high, const Item& next,
                                                      bool splits_next) {
     const TileRows rows(rows_, item.super_block, row);
     const Pending done = pending_[1 - turn_];
     const TileSums (&done_sums)[2] = sums_[1 - turn_];
     const int count = static_cast<int>(num_rows_ - row < kTileRows ? num_rows_ - row : kTileRows);
-    // The tile after this one; the last one asks for its own rows again.
+    // The rows of the tile that is multiplied next, which may be the first tile of the next item.
     const int8_t* next_rows = row + kTileRows < num_rows_ ? rows.planes[0] + kTileRows * kActivationPlane
                                                           : TileRows(rows_, next.super_block, 0).planes[0];
     const bool has_high = !kGathersHigh && (rows.all_flags(count) & kHasHigh) != 0;
@@ -278,13 +281,13 @@ class TileStrip {
     return last_high;
   }
 
-  // Asks for what a step of a tile will read. (Few rows are in the first-level cache anyway.)
+  // Prefetches what a step of a tile will read. (Few rows are in the first-level cache anyway.)
   static inline void prefetch_step(const int8_t* rows) {
     PACELINE_UNROLL
     for (int row = 0; row < kTileRows; ++row) __builtin_prefetch(rows + row * kActivationPlane);
   }
 
-  // A row's sum of both planes of weights.
+  // Returns a row's sum over both planes of weights.
   static inline __attribute__((always_inline)) I32x16 join(const TileSums& sums, int row) {
     return add_int(shift_left<ScaledPlanes<type>::kShift>(sums.load(0, row)), sums.load(1, row));
   }
@@ -303,7 +306,7 @@ class TileStrip {
       }
       return;
     }
-    // Rows with gathered planes go through the loop with the others; then they are done again, from where they were.
+    // The loop treats rows with gathered planes like the others; then they are computed again from their old totals.
     F32x16 before[kTileRows];
     for (int i = 0; i < done.num_high; ++i) before[i] = load(total_of(done.high_rows[i] - done.first_row));
     for (int row = 0; row < done.count; ++row) {
@@ -327,7 +330,7 @@ class TileStrip {
   int planes_turn_ = 0;  // where the last item's weights are split to
   TileSums sums_[2][2];  // [turn][low, high activations]
   Pending pending_[2];
-  // Of high planes: how many, of which super-block, and which parts of the scratch memory they are in.
+  // The gathered high planes: how many, of which super-block, and which parts of the scratch memory hold them.
   int num_high_ = 0;
   int64_t gathered_ = -1;
   int high_turn_ = 0;

@@ -1,9 +1,9 @@
-// A super-block of weights as two planes of bytes with the integer scales multiplied in, what AMX tiles hold.
+// Multiplies the weights of a super-block by their integer scales, and splits them into two planes of bytes for tiles.
 //
-// weight integer * integer scale = (high << kShift) + low, exactly. Unsigned types split the scale in two digits of three bits,
-// so that each product fits an unsigned byte (31 * 7); types with a zero point split the product, which has up to 14 bits, in its
-// upper byte, signed, and its lower one, unsigned. While tiles are multiplied, vector instructions issue at half their pace, so
-// that their number is what counts here.
+// weight integer * integer scale = (high << kShift) + low, exactly. Unsigned types split the scale into two digits of
+// three bits, so that each product fits an unsigned byte (31 * 7). Types with a zero point split the product, which has
+// up to 14 bits, into a signed upper byte and an unsigned lower byte. While tiles are multiplied, vector instructions
+// issue at half their rate, so this code must take few instructions.
 #pragma once
 
 #include "kernels/templates/gemm_tile.hpp"
@@ -14,12 +14,12 @@ constexpr int64_t kPlaneBytes = 4096;  // 256 inputs of 16 columns: [64 inputs /
 
 template <GgmlType type>
 struct ScaledPlanes {
-  static constexpr bool kIsSigned = Layout<type>::kZeroPoint != 0;  // the high plane; the low one never is
+  static constexpr bool kIsSigned = Layout<type>::kZeroPoint != 0;  // of the high plane; the low one never is signed
   static constexpr int kShift = kIsSigned ? 8 : 3;
 };
 
-// Bytes of sixteen columns' scales at the places that `kPattern` gives for a column, as (byte 0, ..., byte 3) of its four
-// inputs; other bytes are zero.
+// Returns the scales of sixteen columns in a register of weights. Bit j of `kPattern` says whether byte j of each
+// column's four bytes gets the scale; other bytes are zero.
 template <int kPattern>
 inline __m512i spread_scales(const uint8_t* scales) {
   const auto index_of = [](int column) {
@@ -36,7 +36,7 @@ inline __m512i spread_scales(const uint8_t* scales) {
 constexpr int kEvenBytes = 0b0101;
 constexpr int kOddBytes = 0b1010;
 
-// Bits of a scale's byte; those above are a minimum.
+// How many bits of its byte a scale takes; any bits above belong to a minimum.
 template <GgmlType type>
 constexpr int kScaleBits = Layout<type>::kScales == ScaleKind::kNibbleWithMinimum ? 4 : 6;
 
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) void split_unsigned(const U8x64* weights, 
   const __m512i high_factors = _mm512_srli_epi16(pairs, 3);
   PACELINE_UNROLL
   for (int i = 0; i < kRegisters; ++i) {
-    // Two bytes at once: the lower product cannot carry into the upper.
+    // Each product multiplies two bytes at once; the lower byte cannot carry into the upper one.
     store_bytes(target + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, high_factors)});
     store_bytes(target + kPlaneBytes + i * kRegisterBytes, {_mm512_mullo_epi16(weights[i].value, low_factors)});
   }
@@ -71,7 +71,8 @@ inline __attribute__((always_inline)) void split_signed(const U8x64* weights, co
   }
 }
 
-// Writes groups [first, last) of both planes of the super-block at `block`: high, then low, kPlaneBytes each.
+// Writes groups [first, last) of both planes of the super-block at `block`: the high plane, then the low one,
+// kPlaneBytes each.
 template <GgmlType type>
 inline void split_groups(const uint8_t* block, const uint8_t* scales, int first, int last, uint8_t* planes) {
   constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;

@@ -4,7 +4,7 @@
 
 namespace paceline::avx2 {
 
-// Two chains of dot products are what sixteen registers hold.
+// Sixteen registers have room for two chains of dot products.
 constexpr int kMaxTileRows = 8;
 constexpr int kChains = 2;
 

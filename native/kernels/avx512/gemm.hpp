@@ -5,7 +5,7 @@
 
 namespace paceline::avx512 {
 
-// As KernelTable::gemm_quantized.
+// Does what KernelTable::gemm_quantized does.
 void multiply_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                         int64_t block_end, const GemmScratch& scratch, float* out, int64_t stride);
 

@@ -4,7 +4,7 @@
 
 namespace paceline::scalar {
 
-// One row at a time is as fast as any tile here, and the plainest.
+// One row at a time is as fast as any larger tile here, and it is the simplest.
 constexpr int kMaxTileRows = 1;
 constexpr int kChains = 1;
 

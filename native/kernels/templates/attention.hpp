@@ -1,7 +1,8 @@
-// Attention of a task's rows, chunk by chunk on an absolute grid of positions.
+// Computes the attention of a task's rows, chunk by chunk on an absolute grid of positions.
 //
-// Within a chunk, K and V of 64 positions at a time are made floats once and then meet all queries that see them. Rows whose
-// own path lies in those positions gather theirs and are computed apart; the numbers are the same either way.
+// Within a chunk, K and V of 64 positions at a time are converted to floats once, and then used for all queries that
+// see them. Rows whose own path reaches into those positions gather their K and V and are computed separately, with the
+// same results.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace paceline::PACELINE_ISA {
 constexpr int kStepBlocks = kStep / kBlockSlots;
 constexpr float kLog2E = 1.44269504F;
 
-// A task at work: its scratch memory and what its queries see of the chunk at hand.
+// A task in progress: its scratch memory, and what its queries see of the current chunk.
 struct TaskState {
   const KvView& kv;
   const AttentionTask& task;
@@ -22,15 +23,15 @@ struct TaskState {
   float* packed;                    // [tiles][head_dim][kQueryTile], scaled
   float* scores;                    // [queries][kChunk]
   float* running;                   // [queries][partial_size]
-  float* current;                   // as running
+  float* current;                   // has the form of `running`
   float* shared;                    // [kStep][head_dim] floats of K or V: [head_dim][kStep] for K
   float* own;                       // the same for a row's own path
   uint8_t* gathered;                // [kStepBlocks][keys or values of a block]
-  Visible visible[kMaxTaskQueries];  // of each row in the chunk at hand
+  Visible visible[kMaxTaskQueries];  // of each row, in the current chunk
 };
 
-// The block that will be widened one step after the step at `step_begin`, or null: after the keys of a chunk come its values,
-// and then the next chunk.
+// Returns the block that will be widened one step after the step at `step_begin`, or null. The keys of a chunk are
+// followed by its values, and then by the next chunk.
 inline const uint8_t* next_block(const TaskState& state, Part part, int64_t step_begin, int block, int64_t end) {
   const int64_t chunk_begin = step_begin / kChunk * kChunk;
   int64_t begin = step_begin + kStep;
@@ -46,7 +47,7 @@ inline const uint8_t* next_block(const TaskState& state, Part part, int64_t step
   return part_of(state.kv, part, state.task.block_table[at / kBlockSlots], state.task.kv_head);
 }
 
-// Positions [begin, end) of the step that follow the block table, as floats.
+// Converts positions [begin, end) of the step, found through the block table, to floats.
 inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, int64_t begin, int64_t end, int64_t table_end) {
   for (int block = 0; block < kStepBlocks; ++block) {
     const int64_t at = step_begin + block * kBlockSlots;
@@ -57,7 +58,7 @@ inline void widen_shared(const TaskState& state, Part part, int64_t step_begin, 
   }
 }
 
-// The same for one row's visible positions, slot by slot.
+// Converts one row's visible positions to floats, after gathering them slot by slot.
 inline void widen_own(const TaskState& state, Part part, const AttentionRow& row, int64_t step_begin, Visible visible) {
   const KvView& kv = state.kv;
   const auto gathered = [&](int64_t block) { return state.gathered + block * (part == Part::kKeys ? kv.key_bytes() : kv.value_bytes()); };
@@ -76,7 +77,7 @@ inline void widen_own(const TaskState& state, Part part, const AttentionRow& row
   }
 }
 
-// The keys or values of one step against queries [begin, end).
+// Applies the keys or values of one step to queries [begin, end).
 inline void meet_queries(TaskState& state, Part part, const float* floats, int64_t step, int64_t begin, int64_t end) {
   const int64_t head_dim = state.kv.head_dim;
   while (begin < end) {
@@ -107,7 +108,8 @@ inline void meet_queries(TaskState& state, Part part, const float* floats, int64
   }
 }
 
-// One step of a chunk for all rows: runs of rows that follow the block table share it, the others come one by one.
+// Computes one step of a chunk for all rows. Consecutive rows that follow the block table share the floats; the others
+// are computed one by one.
 inline void step_rows(TaskState& state, Part part, int64_t chunk, int64_t step, int64_t table_end) {
   const AttentionTask& task = state.task;
   const int64_t step_begin = chunk * kChunk + step * kStep;
@@ -139,7 +141,7 @@ inline void step_rows(TaskState& state, Part part, int64_t chunk, int64_t step, 
   }
 }
 
-// Leaves the chunk's result of every query that sees it in `state.current`.
+// Writes to `state.current` the chunk's result for every query that sees the chunk.
 inline void attend_chunk(TaskState& state, int64_t chunk, int64_t table_end) {
   const AttentionTask& task = state.task;
   const int64_t size = partial_size(state.kv.head_dim);
@@ -167,7 +169,7 @@ inline float exponential2_of(float x) {
   return lanes[0];
 }
 
-// Merges a chunk's result into what the chunks before it gave.
+// Merges a chunk's result into the result of the chunks before it.
 inline void merge_result(float* running, const float* result, int64_t head_dim) {
   const float highest = running[0] > result[0] ? running[0] : result[0];
   const float old_factor = exponential2_of(running[0] - highest);
@@ -211,8 +213,8 @@ inline TaskState start_task(const KvView& kv, const AttentionTask& task, float* 
   return state;
 }
 
-// `scratch`: attention_scratch(num_queries, head_dim) floats, aligned to 64 bytes. Writes to `task.partials` where that is
-// given, else finished values to `task.out`.
+// `scratch`: attention_scratch(num_queries, head_dim) floats, aligned to 64 bytes. Writes the results of chunks to
+// `task.partials` if that is given, and otherwise finished values to `task.out`.
 inline void attend(const KvView& kv, const AttentionTask& task, float* scratch) {
   TaskState state = start_task(kv, task, scratch);
   const int64_t size = partial_size(kv.head_dim);
@@ -237,7 +239,8 @@ inline void attend(const KvView& kv, const AttentionTask& task, float* scratch) 
   }
 }
 
-// Merges what tasks left in `task.partials`, of which chunk `task.first_chunk` is the first, for one row.
+// Merges, for one row, the results that tasks left in `task.partials`; the first of them belongs to chunk
+// `task.first_chunk`.
 inline void merge_partials(const AttentionTask& task, int64_t row, int64_t head_dim) {
   const int64_t size = partial_size(head_dim);
   const AttentionRow& visible = task.rows[row];

@@ -1,7 +1,7 @@
-// The inner loops of attention: a few queries against the keys or values of up to 64 positions, which are floats by then.
+// The inner loops of attention: a few queries against the keys or values of up to 64 positions, as floats.
 //
-// A score is a chain over head_dim with positions as lanes; a value is a chain over the visible positions with head_dim as lanes.
-// How many queries and lanes a loop holds in registers changes no chain.
+// A score is a sum over head_dim, with positions as lanes. An output is a sum over the visible positions, with head_dim
+// as lanes. How many queries and lanes a loop holds in registers does not change the order of any sum.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 namespace paceline::PACELINE_ISA {
 
 #if defined(__AVX512F__)
-constexpr int kRegisterTiles = 4;  // groups of sixteen lanes beside kQueryTile queries
+constexpr int kRegisterTiles = 4;  // groups of sixteen lanes for each of kQueryTile queries
 #else
 constexpr int kRegisterTiles = 1;
 #endif
 
-// Visible positions [first, last] of a query, counted from the beginning of what is looked at; none where last < first.
+// Visible positions [first, last] of a query, counted from the beginning of a chunk or step. If last < first, there are
+// none.
 struct Visible {
   int first;
   int last;

@@ -1,4 +1,4 @@
-// GEMM entry points: rounding of activations, and the walk over column blocks and row tiles.
+// GEMM entry points: the rounding of activations, and the loops over column blocks and row tiles.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,7 @@ inline uint8_t flags_of(const int8_t* low_plane, uint64_t high_quads) {
   return static_cast<uint8_t>(flags);
 }
 
-// Of a block with an infinity or a NaN all results are NaN, by its scale.
+// A super-block with an infinity or a NaN gets NaN as its scale, so that all results of the row are NaN.
 inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) {
   static constexpr float kZeros[kSuperBlock] = {};
   for (int64_t b = 0; b < rows.num_super_blocks(); ++b) {
@@ -87,7 +87,7 @@ inline void quantize_row(const float* source, int64_t row, QuantizedRows& rows) 
     const float* values = is_usable ? source + first : kZeros;
     const RoundingRange range(values, count, rows.rounding);
     const float inverse = range.limit / range.usual;
-    const bool is_zero = inverse > std::numeric_limits<float>::max();  // of the division by zero, or nearly zero
+    const bool is_zero = inverse > std::numeric_limits<float>::max();  // range.usual is zero, or nearly zero
     rows.scales[index] = is_zero ? 0.0F : range.usual / range.limit;
     if (!is_usable) rows.scales[index] = std::numeric_limits<float>::quiet_NaN();
     int8_t* planes[2] = {rows.planes[0] + index * kActivationPlane, rows.planes[1] + index * kActivationPlane};
@@ -124,8 +124,8 @@ inline int columns_of_block(const PackedMatrix& weights, int64_t index) {
   return static_cast<int>(remaining < kColumnBlock ? remaining : kColumnBlock);
 }
 
-// A tile of rows after the other meets a strip of column blocks: the tile stays in the first-level cache, the strip in the second.
-// Each tile unpacks the weights anew, into registers.
+// Multiplies one tile of rows after another with a strip of column blocks. The tile stays in the first-level cache, and
+// the strip in the second-level cache. Each tile unpacks the weights again, into registers.
 template <GgmlType type, int kMaxRows, int kChains>
 void gemm_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                  int64_t block_end, float* out, int64_t stride) {
@@ -142,7 +142,7 @@ void gemm_strips(const PackedMatrix& weights, const QuantizedRows& rows, int64_t
   }
 }
 
-// At most kMaxRows rows are summed at once, kChains of their planes' dot products interleaved.
+// Sums at most kMaxRows rows at once, and interleaves kChains dot products of their planes.
 template <int kMaxRows, int kChains>
 void gemm_quantized(const PackedMatrix& weights, const QuantizedRows& rows, int64_t num_rows, int64_t block_begin,
                     int64_t block_end, const GemmScratch&, float* out, int64_t stride) {

@@ -1,12 +1,12 @@
-// The row loop of GEMM: a super-block of 16 columns times a tile of rows, weights unpacked once for all of its rows.
+// The row loop of GEMM: a super-block of 16 columns times a tile of rows. All rows of a tile share unpacked weights.
 //
-// The arithmetic is fixed by native/quant/layouts.hpp; tiles of any size give a row the same bits.
+// native/quant/layouts.hpp fixes the arithmetic; tiles of any size give a row the same bits.
 #pragma once
 
 #include "gemm_unpack.hpp"
 #include "paceline/activations.hpp"
 
-// Full unrolling keeps the accumulators of a tile in registers; plain scalar code is better off with loops.
+// Full unrolling keeps the accumulators of a tile in registers; scalar code is faster with loops.
 #if defined(__AVX2__)
 #define PACELINE_UNROLL _Pragma("GCC unroll 16")
 #else
@@ -15,7 +15,7 @@
 
 namespace paceline::PACELINE_ISA {
 
-// How far ahead of the unpacked group weights are asked for, into the second-level cache.
+// How far ahead of the unpacked group weights are prefetched into the second-level cache.
 constexpr int64_t kPrefetchBytes = 8192;
 
 // Consecutive rows of activations at one super-block.
@@ -36,14 +36,14 @@ struct TileRows {
     high_quads = rows.high_quads + index;
   }
 
-  // All flags of the first `count` rows.
+  // Returns the flags that any of the first `count` rows has.
   inline int all_flags(int count) const {
     int all = 0;
     for (int row = 0; row < count; ++row) all |= flags[row];
     return all;
   }
 
-  // Quads in which any of the first `count` rows has a high plane.
+  // Returns the quads in which the high plane of any of the first `count` rows is not zero.
   inline uint64_t all_high_quads(int count) const {
     uint64_t all = 0;
     for (int row = 0; row < count; ++row) all |= high_quads[row];
@@ -68,9 +68,10 @@ struct PackedGroups {
   }
 };
 
-// Dot products of kRegisters registers of weights with kChains runs of activations, values(chain), interleaved because one
-// chain of them is bound by the instruction's latency. begin(chain, weights, values) multiplies the first;
-// finish(chain, dots) is called once or more for each, as often as Dots run full.
+// Computes dot products of kRegisters registers of weights with kChains runs of activations, values(chain). Chains are
+// interleaved, because a single one would be bound by the instruction's latency. The registers are divided into pieces
+// that Dots can sum: begin(chain, weights, values) multiplies the first register of a piece, and finish(chain, dots)
+// ends it.
 template <int kBits, int kRegisters, int kChains, class Values, class Begin, class Finish>
 inline __attribute__((always_inline)) void multiply_registers(const U8x64* weights, Values values, Begin begin,
                                                               Finish finish) {
@@ -94,7 +95,8 @@ inline __attribute__((always_inline)) void multiply_registers(const U8x64* weigh
 
 // Scales of 256 inputs -----------------------------------------------------------------------------------------------------
 
-// Sums over runs, of a run's integer (one of 16 columns) times the sum of a row's activations over the run, exact.
+// Holds one integer for each run and each of 16 columns, in pairs of runs. times_sums() returns the exact sum over runs
+// of this integer times the sum of a row's activations over the run.
 template <GgmlType type>
 struct RunPairs {
   static constexpr int kCount = 4 * LayoutTraits<type>::kRunsPerGroup;  // pairs of runs in a super-block
@@ -117,11 +119,11 @@ struct RunPairs {
   }
 };
 
-// Whether dot products begin with the zero point taken off.
+// Whether the zero point is subtracted at the start of dot products.
 template <GgmlType type>
 constexpr bool kIsCentred = Layout<type>::kZeroPoint == 32;
 
-// What turns the integer sums of a super-block into floats; `is_centred`: whether the zero point was taken off already.
+// Turns the integer sums of a super-block into floats; `is_centred` says whether the zero point is subtracted already.
 template <GgmlType type, bool is_centred>
 struct BlockFinish {
   using Traits = LayoutTraits<type>;
@@ -171,15 +173,17 @@ struct BlockFinish {
   }
 };
 
-// Whether dot products of a run are finished as 16 bits, which they fit while activations are light (kLightSum).
+// Whether dot products of a run can be finished as 16-bit words, which they fit while activations are light
+// (kLightSum).
 template <GgmlType type>
 constexpr bool has_word_dots() {
   constexpr int kLargestWeight = kIsCentred<type> ? Layout<type>::kZeroPoint : (1 << Layout<type>::kWeightBits) - 1;
   return kHasWordDots && kLargestWeight * kLightSum * (Layout<type>::kScaleInputs / 16) <= INT16_MAX;
 }
 
-// Integer sums of rows over a super-block, one plane: sum over runs of scale * (sum of weight integer * activation), for
-// Rows with values(row), a row's plane, and start(row, run), where the run's dot products begin if they are centred.
+// Computes integer sums of rows over a super-block, for one plane. A sum is, over all runs, the run's scale times its
+// sum of weight integer * activation. Rows must have values(row), which is a row's plane, and start(row, run), the
+// start value of the run's dot products if they are centred.
 template <GgmlType type, bool kIsWord>
 struct RunSums {
   static constexpr int kRuns = LayoutTraits<type>::kRunsPerGroup;
@@ -235,7 +239,7 @@ struct LowRows {
   inline int32_t start(int row, int run) const { return sums[row].centred_starts[run]; }
 };
 
-// One plane of any rows.
+// One plane of rows that need not be consecutive.
 template <int kRows>
 struct ChosenRows {
   const TileRows& tile;
@@ -247,7 +251,7 @@ struct ChosenRows {
   }
 };
 
-// The sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
+// Computes the sums of one plane for those of the first `num_rows` rows that have `flag`; others keep their `totals`.
 template <GgmlType type, int kChains>
 [[gnu::noinline]] void sum_flagged_rows(const TileRows& rows, int num_rows, int flag, int plane,
                                         const PackedGroups<type>& source, const uint8_t* scales, I32x16* totals) {
@@ -266,7 +270,7 @@ template <GgmlType type, int kChains>
   }
 }
 
-// Adds the products of the high planes' few quads that are not zero to the sums of `num_rows` rows.
+// Adds the products of high planes to the sums of `num_rows` rows, quad by quad, for the few quads that are not zero.
 template <GgmlType type>
 [[gnu::noinline]] void add_few_high(const TileRows& rows, int num_rows, const PackedGroups<type>& source, const uint8_t* scales,
                                     I32x16* totals) {
@@ -291,8 +295,8 @@ template <GgmlType type>
   }
 }
 
-// Adds a super-block to `total`, for types with integer scales; `scales`: the super-block's. High planes, which few rows have
-// and mostly in one quad, are multiplied for those rows alone.
+// Adds a super-block to `total`, for types with integer scales; `scales` are those of the super-block. Few rows have a
+// high plane, and most of these only in one quad, so high planes are multiplied for these rows only.
 template <GgmlType type, int kChains, int kRows>
 inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows, const PackedGroups<type>& source,
                                                            const uint8_t* scales, F32x16 (&total)[kRows]) {
@@ -303,7 +307,7 @@ inline __attribute__((always_inline)) void add_whole_block(const TileRows& rows,
   I32x16 low[kRows];
   RunSums<type, kIsWord>::template add_up<kChains>(source, reader, LowRows{rows.planes[0], rows.sums}, low);
   if (kIsWord && (flags & kIsHeavy) != 0) {
-    I32x16 sums[kRows];  // `low` itself would have to be in memory all the time
+    I32x16 sums[kRows];  // a copy, because passing `low` itself would keep it in memory all the time
     PACELINE_UNROLL
     for (int row = 0; row < kRows; ++row) sums[row] = low[row];
     sum_flagged_rows<type, kFewChains>(rows, kRows, kIsHeavy, 0, source, scales, sums);
@@ -376,8 +380,8 @@ inline __attribute__((always_inline)) void add_group(const TileRows& rows, const
   }
 }
 
-// Adds a super-block of `groups` groups to `total`, for types with a half scale a group. The high plane is multiplied in groups
-// where any row's is not zero.
+// Adds a super-block of `groups` groups to `total`, for types with a half-precision scale for each group. High planes
+// are multiplied only in groups where any row's high plane is not zero.
 template <GgmlType type, int kChains, int kRows>
 inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows, const PackedGroups<type>& source,
                                                             const uint8_t* scales, int groups,
@@ -400,7 +404,7 @@ inline __attribute__((always_inline)) void add_ragged_block(const TileRows& rows
 
 // Both ---------------------------------------------------------------------------------------------------------------------
 
-// kChains: dot products of one plane that are interleaved.
+// kChains is how many dot products of one plane are interleaved.
 template <GgmlType type, int kChains, int kRows>
 inline __attribute__((always_inline)) void add_super_block(const TileRows& rows, const PackedGroups<type>& source,
                                                            const uint8_t* scales, int groups,
@@ -412,7 +416,7 @@ inline __attribute__((always_inline)) void add_super_block(const TileRows& rows,
   }
 }
 
-// Groups of 32 inputs in a super-block.
+// Returns how many groups of 32 inputs a super-block has.
 template <GgmlType type>
 inline int groups_of(int64_t inputs, int64_t super_block) {
   const int64_t remaining = inputs - super_block * kSuperBlock;
@@ -420,7 +424,7 @@ inline int groups_of(int64_t inputs, int64_t super_block) {
   return static_cast<int>((is_whole ? kSuperBlock : remaining) / kGroup);
 }
 
-// out[row * stride + column] for `columns` columns of the block at `block` and kRows rows from first_row on.
+// Computes out[row * stride + column] for `columns` columns of the block at `block` and kRows rows from first_row on.
 template <GgmlType type, int kRows, int kChains>
 [[gnu::noinline]] void quantized_tile(const uint8_t* block, const QuantizedRows& rows, int64_t first_row, int columns,
                                       float* out, int64_t stride) {
@@ -452,7 +456,7 @@ struct BFloat16Element {
   static F32x16 load_weights(const uint8_t* source) { return load_bfloat16(reinterpret_cast<const uint16_t*>(source)); }
 };
 
-// As quantized_tile, for float weights; `rows`: [kRows][inputs].
+// Does the same as quantized_tile for float weights; `rows`: [kRows][inputs].
 template <class Element, int kRows>
 [[gnu::noinline]] void float_tile(const uint8_t* block, const float* rows, int64_t inputs, int columns, float* out,
                                   int64_t stride) {

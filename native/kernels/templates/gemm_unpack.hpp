@@ -1,6 +1,6 @@
 // Reads packed weights (native/quant/layouts.hpp) into registers: integers of a group, scales of a super-block.
 //
-// A layout is nothing more than these two to the row loops in gemm_tile.hpp.
+// The row loops in gemm_tile.hpp know a layout only through these two.
 #pragma once
 
 #include "paceline/packed_matrix.hpp"
@@ -26,7 +26,7 @@ inline void unpack_nibbles(const uint8_t* plane, GroupWeights& weights) {
   }
 }
 
-// Two bits of each integer, from register kFirst on.
+// Unpacks two bits of each integer, from register kFirst on.
 template <int kFirst>
 inline void unpack_two_bits(const uint8_t* plane, GroupWeights& weights) {
   if constexpr (kFirst < kGroupRegisters) {
@@ -49,7 +49,7 @@ inline void insert_upper_bits(const uint8_t* plane, GroupWeights& weights) {
   }
 }
 
-// Stored integers of 16 columns by 32 inputs, zero point included.
+// Returns the stored integers of 16 columns by 32 inputs; the zero point is still added to them.
 template <GgmlType type>
 inline GroupWeights unpack_group(const uint8_t* group) {
   constexpr int kStoredBits = Layout<type>::kStoredBits;
@@ -70,7 +70,7 @@ inline GroupWeights unpack_group(const uint8_t* group) {
   return weights;
 }
 
-// Register `index` of a group alone; the compiler leaves out what the others would take.
+// Returns only register `index` of a group; the compiler leaves out the work for the others.
 template <GgmlType type, int kFirst = 0>
 inline U8x64 unpack_register(const uint8_t* group, int index) {
   if constexpr (kFirst + 1 < kGroupRegisters) {
@@ -85,14 +85,14 @@ struct LayoutTraits {
   static constexpr bool kHasFloatMinima = Numbers::kScales == ScaleKind::kHalfWithMinimum;
   static constexpr bool kHasIntegerMinima =
       Numbers::kScales == ScaleKind::kByteWithMinimum || Numbers::kScales == ScaleKind::kNibbleWithMinimum;
-  // Types with blocks of 256, which have no ragged super-blocks.
+  // These types have blocks of 256, and so no ragged super-blocks.
   static constexpr bool kHasIntegerScales = kHasIntegerMinima || Numbers::kScales == ScaleKind::kSignedByte;
-  static constexpr bool kIsSigned = !kHasIntegerMinima;  // integer scales; minima are not
+  static constexpr bool kIsSigned = !kHasIntegerMinima;  // whether integer scales are signed; minima never are
   static constexpr int kRunsPerGroup = 32 / Numbers::kScaleInputs;
 };
 
-// Scales of one super-block with `groups` groups of 32. Where scales are integers, integer_scale(i) is that of the i-th run of
-// kScaleInputs inputs, in bytes with or without a sign; else scale(i) is that of the i-th group.
+// Reads the scales of one super-block with `groups` groups of 32. If scales are integers, integer_scale(i) has the
+// signed or unsigned bytes of the i-th run of kScaleInputs inputs; otherwise scale(i) is the scale of the i-th group.
 template <ScaleKind kind>
 struct ScaleReader;
 

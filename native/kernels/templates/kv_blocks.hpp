@@ -1,4 +1,4 @@
-// K and V on their way into KV memory (rounded to its type) and back to floats; see native/decoder/kv_store.hpp.
+// Stores K and V in KV memory, rounded to its type, and converts them back to floats; see native/decoder/kv_store.hpp.
 #pragma once
 
 #include <limits>
@@ -26,7 +26,7 @@ inline void store_half_head(const KvView& kv, Part part, int64_t offset, const f
   }
 }
 
-// Rounds `count` elements to int8 and returns their scale: a NaN, behind zeros, where one of them is not finite.
+// Rounds `count` elements to int8 and returns their scale. If one of them is not finite, writes zeros and returns NaN.
 inline float round_q8(const float* source, int64_t count, int8_t* rounded) {
   if (!is_finite(source, count)) {
     std::memset(rounded, 0, static_cast<size_t>(count));
@@ -71,8 +71,8 @@ inline void store_kv(const KvView& kv, int64_t slot, const float* key, const flo
   }
 }
 
-// Writes one block's keys, or values, as floats, and asks for the memory of `next`, which is as large; `next` may be `source`.
-// Keys: rows of kStep, values: rows of head_dim.
+// Converts one block's keys or values to floats, and prefetches `next`, a block of the same size (it may be `source`).
+// Keys are written in rows of kStep floats, values in rows of head_dim.
 template <Part kPart>
 inline void widen_half(const KvView& kv, const uint8_t* source, const uint8_t* next, float* target) {
   constexpr int64_t kRowBytes = kLanes * sizeof(uint16_t);
@@ -111,7 +111,7 @@ inline void widen_q8_values(const KvView& kv, const uint8_t* source, const uint8
   }
 }
 
-// `target` is the first block's; `block` is the index in the step.
+// `target` is where the floats of the step's first block begin; `block` is the block's index in the step.
 inline void widen_block(const KvView& kv, Part part, const uint8_t* source, const uint8_t* next, int64_t block, float* target) {
   target += block * kBlockSlots * (part == Part::kKeys ? 1 : kv.head_dim);
   const bool is_half = kv.type == KvCacheType::kF16;

@@ -1,5 +1,5 @@
-// Rounding of float weights to blocks of Q4_0: 32 integers in -8..7 and a half scale. Lanes are rows, so a block needs no
-// reduction across lanes.
+// Rounds float weights to blocks of Q4_0: 32 integers in -8..7 and a half-precision scale. Lanes are rows, so a block
+// needs no reduction across lanes.
 #pragma once
 
 #include "vector.hpp"
@@ -16,9 +16,9 @@ inline F32x16 inverse_or_zero(F32x16 x) {
   return select_less(absolute(x), broadcast(1e-30F), zero(), inverse);
 }
 
-// The scales of least squared error among those that round well: each candidate maps the weight of largest magnitude to one
-// of a few values, rounds all, and takes the best scale for the integers found, dot / squares, which lowers the error by
-// dot^2 / squares.
+// Returns the scales of least squared error among a few candidates. Each candidate maps the weight of largest magnitude
+// to one of a few values and rounds all weights. The best scale for the resulting integers is dot / squares, which
+// lowers the squared error by dot^2 / squares.
 inline F32x16 best_scales(const float* weights) {
   constexpr float kExtremes[] = {-6.5F, -7.0F, -7.5F, -8.0F, -8.5F, -9.0F};
   F32x16 largest = zero();

@@ -1,4 +1,4 @@
-// Row functions: one row at a time, sixteen lanes along the row, reductions over a fixed tree.
+// Row functions. They work on one row at a time, with sixteen lanes along the row, and reduce over a fixed tree.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace paceline::PACELINE_ISA {
 
-// Calls function(i, count) for each step of up to sixteen values; count is 16 but for the last.
+// Calls function(i, count) for each step of up to sixteen values; count is 16 except in the last step.
 template <class Function>
 inline void for_each_lanes(int64_t n, Function function) {
   int64_t i = 0;
@@ -56,7 +56,7 @@ inline void gelu_multiply(float* gate, const float* up, int64_t n) {
   });
 }
 
-// Pairs (2i, 2i + 1).
+// Rotates pairs (2i, 2i + 1).
 inline void rope_normal(float* head, const float* cosine, const float* sine, int64_t head_dim) {
   for (int64_t i = 0; i < head_dim / 2; ++i) {
     const float x = head[2 * i];
@@ -66,7 +66,7 @@ inline void rope_normal(float* head, const float* cosine, const float* sine, int
   }
 }
 
-// Pairs (i, i + head_dim / 2).
+// Rotates pairs (i, i + head_dim / 2).
 inline void rope_neox(float* head, const float* cosine, const float* sine, int64_t head_dim) {
   const int64_t half = head_dim / 2;
   for_each_lanes(half, [&](int64_t i, int count) {

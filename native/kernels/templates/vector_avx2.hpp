@@ -11,12 +11,12 @@ struct F32x16 {
 struct I32x16 {
   __m256i low, high;
 };
-// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive k.
+// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive inputs.
 struct U8x64 {
   __m256i low, high;
 };
 
-// All bits set in lanes below `count` (any integer) of eight.
+// Returns eight lanes, with all bits set in the lanes below `count`, which may be any integer.
 inline __m256i first_lanes(int count) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -152,7 +152,8 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return {_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
 }
 
-// Bytes and exact integer dot products, for GEMM; what each means is said in vector_scalar.hpp --------------------------------
+// Bytes and exact integer dot products, for GEMM; vector_scalar.hpp says what each means
+// -------------------------------
 constexpr bool kCentersEightBits = true;
 
 inline U8x64 load_bytes(const uint8_t* source) {
@@ -182,15 +183,16 @@ inline __m256i broadcast_four_bytes(const void* source) {
   std::memcpy(&four, source, sizeof(four));
   return _mm256_set1_epi32(four);
 }
-// Two sums of 16 bits a column; a product of two is at most 2 * (2^bits - 1) * 127, which limits kDotRegisters. Weights of six
-// bits begin centred: their sums wrap on the way, but end within 2 * 32 * 127 for each register.
+// Two 16-bit sums for each column. A register adds two products to a sum, at most 2 * (2^bits - 1) * 127, which limits
+// kDotRegisters. Sums of 6-bit weights begin centred: they may wrap on the way, but end within 2 * 32 * 127 a register.
 struct Dots {
   __m256i low, high;
 };
 template <int kBits>
 constexpr int kDotRegisters = kBits <= 4 ? 8 : kBits <= 6 ? 4 : 1;
 inline Dots begin_dots(int32_t start) { return {_mm256_set1_epi32(start), _mm256_set1_epi32(start)}; }
-// Of both sums, which one sum of all activations does not tell apart.
+// Returns the start values of a column's two sums. It needs the activations themselves, because the sum of all
+// activations does not say how it divides between the two.
 template <int kCount>
 inline int32_t centred_start(const int8_t* activations, int32_t) {
   int32_t quads[4] = {};
@@ -201,13 +203,14 @@ inline int32_t centred_start(const int8_t* activations, int32_t) {
   const __m128i one = _mm_add_epi16(two, _mm_shuffle_epi32(two, 0xb1));
   return _mm_cvtsi128_si32(_mm_slli_epi16(_mm_sub_epi16(_mm_setzero_si128(), one), 5));
 }
-// Written as assembly because compilers put many products before their additions, and then most of them on the stack.
+// Written as assembly, because compilers compute many products before adding them, and keep most of them on the stack.
 inline __m256i add_products(__m256i sum, __m256i weights, __m256i four) {
   __m256i product;
   __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(weights), "x"(four));
   return sum;
 }
-// Weights of eight bits, less 128: their sign moves to the activations, so that maddubs cannot saturate (2 * 128 * 127).
+// Multiplies 8-bit weights minus 128. Their sign moves to the activations, so that maddubs cannot saturate: the largest
+// sum is 2 * 128 * 127.
 inline __m256i multiply_centred(__m256i weights, __m256i four) {
   const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
   return _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four, centred));
@@ -218,13 +221,13 @@ inline Dots first_dots(U8x64 weights, const int8_t* activations) {
   if constexpr (kBits == 8) return {multiply_centred(weights.low, four), multiply_centred(weights.high, four)};
   if constexpr (kBits < 8) return {_mm256_maddubs_epi16(weights.low, four), _mm256_maddubs_epi16(weights.high, four)};
 }
-// Not for 8 bits, of which one register is all that Dots hold.
+// Not for 8-bit weights, because Dots hold only one register of these.
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   const __m256i four = broadcast_four_bytes(activations);
   return {add_products(dots.low, weights.low, four), add_products(dots.high, weights.high, four)};
 }
-// Each scale twice, for both of a column's sums.
+// Each scale is there twice, for both sums of a column.
 struct Factors {
   __m256i low, high;
 };

@@ -11,7 +11,7 @@ struct F32x16 {
 struct I32x16 {
   __m512i value;
 };
-// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive k.
+// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive inputs.
 struct U8x64 {
   __m512i value;
 };
@@ -111,7 +111,8 @@ inline F32x16 scale_by_power_of_two(F32x16 x, I32x16 n) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.value), _mm512_slli_epi32(n.value, 23)))};
 }
 
-// Bytes and exact integer dot products, for GEMM; what each means is said in vector_scalar.hpp --------------------------------
+// Bytes and exact integer dot products, for GEMM; vector_scalar.hpp says what each means
+// -------------------------------
 constexpr bool kCentersEightBits = false;
 
 inline U8x64 load_bytes(const uint8_t* source) { return {_mm512_loadu_si512(source)}; }
@@ -134,7 +135,7 @@ inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
   const __m512i entries = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm512_shuffle_epi8(entries, index.value)};
 }
-// Written as assembly because compilers split the broadcast from the multiplication, an instruction more for each.
+// Written as assembly, because compilers split it into a broadcast and a multiplication, which is one instruction more.
 inline __m512i dot_broadcast_bytes(__m512i sum, __m512i weights, const int8_t* activations) {
   __asm__("vpdpbusd %2%{1to16%}, %1, %0"
           : "+v"(sum)
@@ -171,7 +172,7 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   return add_int(sum, {_mm512_mullo_epi32(dots.value, factors.value)});
 }
 constexpr bool kHasWordDots = true;
-// The upper half of such dots is their sign, which is not to count.
+// The upper half of the factors is zero, so that the upper half of the dots, which repeats their sign, does not count.
 template <bool kIsSigned>
 inline Factors make_word_factors(U8x16 scales) {
   return {_mm512_and_si512(widen_bytes<kIsSigned>(scales).value, _mm512_set1_epi32(0xffff))};

@@ -1,4 +1,4 @@
-// Sixteen bytes, as AVX2 and AVX-512 both hold them; what each operation means is said in vector_scalar.hpp.
+// Sixteen bytes, in the form that AVX2 and AVX-512 share. vector_scalar.hpp says what each operation means.
 #pragma once
 
 #include <immintrin.h>

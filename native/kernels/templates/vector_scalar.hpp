@@ -1,4 +1,4 @@
-// The scalar definition of the sixteen lanes: plain loops, the oracle of the other two.
+// The scalar definition of the sixteen lanes: plain loops that say what the other two definitions must compute.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ struct F32x16 {
 struct I32x16 {
   int32_t lane[16];
 };
-// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive k.
+// Sixteen groups of four unsigned bytes: the weights of 16 columns at 4 consecutive inputs.
 struct U8x64 {
   uint8_t byte[64];
 };
@@ -33,7 +33,7 @@ inline F32x16 zero() { return broadcast(0.0F); }
 inline F32x16 load(const float* source) {
   return each_lane([=](int i) { return source[i]; });
 }
-// The first `count` (0..16) values; the other lanes are zero.
+// Loads the first `count` (0..16) values; the other lanes are zero.
 inline F32x16 load_partial(const float* source, int count) {
   return each_lane([=](int i) { return i < count ? source[i] : 0.0F; });
 }
@@ -84,7 +84,7 @@ inline F32x16 negated_fma(F32x16 a, F32x16 b, F32x16 c) {
 inline F32x16 select_less(F32x16 a, F32x16 b, F32x16 if_less, F32x16 otherwise) {
   return each_lane([&](int i) { return a.lane[i] < b.lane[i] ? if_less.lane[i] : otherwise.lane[i]; });
 }
-// Lanes from `count` on become `fill`.
+// Sets the lanes from `count` on to `fill`.
 inline F32x16 keep_first(F32x16 x, int count, float fill) {
   return each_lane([&](int i) { return i < count ? x.lane[i] : fill; });
 }
@@ -125,7 +125,7 @@ inline int32_t reduce_add_int(I32x16 x) {
   for (const int32_t lane : x.lane) sum += lane;
   return sum;
 }
-// The largest sum of magnitudes of sixteen values, of 256 that lie in sixteens.
+// Returns the largest sum of magnitudes of sixteen values, over the sixteen runs of sixteen values each.
 inline int largest_sixteen(const int8_t* values) {
   int largest = 0;
   for (int i = 0; i < 256; i += 16) {
@@ -135,13 +135,13 @@ inline int largest_sixteen(const int8_t* values) {
   }
   return largest;
 }
-// Bit q: whether any of values 4q to 4q + 3 is not zero, of 256.
+// Returns bits for 256 values: bit q says whether any of the values 4q to 4q + 3 is not zero.
 inline uint64_t nonzero_quads(const int8_t* values) {
   uint64_t quads = 0;
   for (int i = 0; i < 256; ++i) quads |= static_cast<uint64_t>(values[i] != 0) << i / 4;
   return quads;
 }
-// x where the magnitude of `by` is above kLimit, else 0.
+// x where the magnitude of `by` is above kLimit, otherwise 0.
 template <int kLimit>
 inline I32x16 keep_beyond(I32x16 x, I32x16 by) {
   for (int i = 0; i < 16; ++i) x.lane[i] = std::abs(by.lane[i]) > kLimit ? x.lane[i] : 0;
@@ -161,7 +161,7 @@ inline I32x16 shift_left(I32x16 x) {
   for (int32_t& lane : x.lane) lane *= 1 << kShift;
   return x;
 }
-// The integer below x / 2^kShift.
+// x / 2^kShift, rounded down.
 template <int kShift>
 inline I32x16 shift_right(I32x16 x) {
   for (int32_t& lane : x.lane) lane >>= kShift;
@@ -206,31 +206,31 @@ inline U8x64 lookup(const uint8_t (&table)[16], U8x64 index) {
   for (uint8_t& byte : index.byte) byte = table[byte];
   return index;
 }
-// Dot products of 16 columns while they grow, in whatever form an instruction set adds best.
+// Unfinished dot products of 16 columns, in the form that an instruction set adds fastest.
 using Dots = I32x16;
-// How many registers of weights may be added to Dots: there may be no room for the sums of more.
+// How many registers of weights can be added to Dots; the sums of more might not fit.
 template <int kBits>
 constexpr int kDotRegisters = 8;
 inline Dots begin_dots(int32_t start) { return broadcast_int(start); }
-// Where dot products of 6-bit weights, of which 32 is zero, begin with kCount activations of this sum.
+// Returns the start value of dot products of 6-bit weights (zero point 32) with kCount activations of this sum.
 template <int kCount>
 inline int32_t centred_start(const int8_t*, int32_t sum) {
   return -32 * sum;
 }
-// Adds a register of weights (below 2^kBits) times four consecutive activations (-127..127), exact.
+// Adds a register of weights (below 2^kBits) times four consecutive activations (-127..127), exactly.
 template <int kBits>
 inline Dots add_dots(Dots dots, U8x64 weights, const int8_t* activations) {
   for (int i = 0; i < 64; ++i) dots.lane[i / 4] += weights.byte[i] * activations[i % 4];
   return dots;
 }
-// The same for the first.
+// Multiplies the first register of weights.
 template <int kBits>
 inline Dots first_dots(U8x64 weights, const int8_t* activations) {
   return add_dots<kBits>(begin_dots(0), weights, activations);
 }
 // sum + dots
 inline I32x16 finish_dots(I32x16 sum, Dots dots) { return add_int(sum, dots); }
-// Sixteen bytes, of integers with a sign or without.
+// Sixteen bytes, which are signed or unsigned integers.
 struct U8x16 {
   uint8_t byte[16];
 };
@@ -250,7 +250,7 @@ inline I32x16 widen_bytes(U8x16 x) {
   for (int i = 0; i < 16; ++i) out.lane[i] = kIsSigned ? static_cast<int8_t>(x.byte[i]) : x.byte[i];
   return out;
 }
-// Integer scales of 16 columns, as finish_dots takes them.
+// Integer scales of 16 columns, in the form that finish_dots takes.
 using Factors = I32x16;
 template <bool kIsSigned>
 inline Factors make_factors(U8x16 scales) {
@@ -261,14 +261,14 @@ inline I32x16 finish_dots(I32x16 sum, Dots dots, Factors factors) {
   for (int i = 0; i < 16; ++i) sum.lane[i] += dots.lane[i] * factors.lane[i];
   return sum;
 }
-// Whether dots that fit 16 bits can be finished in fewer instructions, which is then what these two do.
+// Whether dots that fit 16 bits can be finished in fewer instructions. If so, the next two functions do that.
 constexpr bool kHasWordDots = false;
 template <bool kIsSigned>
 inline Factors make_word_factors(U8x16 scales) {
   return make_factors<kIsSigned>(scales);
 }
 inline I32x16 finish_word_dots(I32x16 sum, Dots dots, Factors factors) { return finish_dots(sum, dots, factors); }
-// Two integers of 16 bits a lane, as pair_dot takes them.
+// Returns two 16-bit integers in each lane, in the form that pair_dot takes.
 template <bool kIsSigned>
 inline I32x16 make_pairs(U8x16 first, U8x16 second) {
   I32x16 out = widen_bytes<kIsSigned>(first);
@@ -279,7 +279,7 @@ inline I32x16 make_pairs(U8x16 first, U8x16 second) {
   }
   return out;
 }
-// sum + first * values[0] + second * values[1], exact.
+// sum + first * values[0] + second * values[1], exactly.
 inline I32x16 pair_dot(I32x16 sum, I32x16 pairs, const int16_t* values) {
   for (int i = 0; i < 16; ++i) {
     sum.lane[i] += static_cast<int16_t>(pairs.lane[i]) * values[0] + (pairs.lane[i] >> 16) * values[1];
