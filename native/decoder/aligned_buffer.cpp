@@ -24,7 +24,7 @@ AlignedBuffer::AlignedBuffer(size_t size_bytes) : size_(round_up(size_bytes, kPa
     data_ = nullptr;
     throw std::bad_alloc();
   }
-  // Only a wish: without huge pages everything works, with more TLB misses.
+  // This is only a request: everything works without huge pages too, with more TLB misses.
   if (size_ >= kHugePage) madvise(data_, size_, MADV_HUGEPAGE);
 }
 

@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// A task larger than this share of a thread's work is cut.
+// A task is cut if it is larger than a thread's even share of the work divided by this.
 constexpr int64_t kTasksPerThread = 4;
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Turns the rows of a batch into attention tasks that keep all threads busy, and runs them.
 //
-// Consecutive rows of one sequence form a group that shares each reading of K and V. A group that is a large part of the whole
-// work is cut at chunk borders; its chunks' results are merged in the order of positions, which gives the same bits.
+// Consecutive rows of one sequence form a group, for which K and V are read once. A group that is a large part of the
+// whole work is cut at chunk borders. The chunks' results are merged in the order of positions, which gives the same
+// bits.
 #pragma once
 
 #include <vector>
@@ -28,7 +29,7 @@ class AttentionPlan {
  public:
   explicit AttentionPlan(AttentionShape shape) : shape_(shape) {}
 
-  // `queries`, `out`: [rows][num_heads][head_dim]; `window` as LayerOptions::sliding_window.
+  // `queries`, `out`: [rows][num_heads][head_dim]; `window` is LayerOptions::sliding_window.
   void run(const Batch& batch, const KvView& view, int64_t window, const float* queries, float* out,
            const KernelTable& kernels, ThreadPool& pool);
 

@@ -28,7 +28,8 @@ void check_packed_type(GgmlType type, GgmlType packed_type) {
   require(packed_type == type || packed_type == GgmlType::kQ4_0, "weights can only be rounded to Q4_0");
 }
 
-// Leaves in `rows` ([rows][size]) those that `wanted` names, in its order; `spare` is of the same size.
+// Keeps in `rows` ([rows][size]) only the rows that `wanted` names, in that order; `spare` is a buffer of the same
+// size.
 void take_rows(AlignedBuffer& rows, AlignedBuffer& spare, int64_t size, std::span<const int32_t> wanted) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::memcpy(spare.as<float>() + i * size, rows.as<float>() + wanted[i] * size, size * sizeof(float));
@@ -145,13 +146,13 @@ void Decoder::reserve(int64_t num_rows, int64_t num_logit_rows) {
   work_.rounded_high_quads.reserve(segments * sizeof(uint64_t));
 }
 
-// Norms leave a few channels of large values, which carry much.
+// Rows that come from a norm have a few channels with large values, which matter much.
 ActivationRounding Decoder::normed_rounding() const {
   const bool is_eight_bits = config_.activation_rounding == ActivationRounding::kEightBits;
   return is_eight_bits ? ActivationRounding::kEightBitsOfNormed : config_.activation_rounding;
 }
 
-// Memory for rows to be rounded.
+// Returns memory for rounded rows.
 QuantizedRows Decoder::rounded_rows(int64_t num_rows, int64_t inputs, ActivationRounding rounding) {
   QuantizedRows rounded;
   rounded.inputs = inputs;
@@ -200,7 +201,7 @@ void Decoder::multiply(const float* rows, int64_t num_rows, ActivationRounding r
   });
 }
 
-// Multiplies the norm of the hidden states.
+// Normalizes the hidden states and multiplies them.
 void Decoder::multiply_normed(int64_t num_rows, const float* norm, std::initializer_list<Product> products) {
   const int64_t size = config_.hidden_size;
   const float* hidden = work_.hidden.as<float>();
@@ -267,7 +268,7 @@ void Decoder::finish_query_key_value(const Batch& batch, int64_t layer, int64_t 
   kernels_.store_kv(view, batch.slots[row], key, value);
 }
 
-// Leaves the rows' queries in the workspace and their keys and values in KV memory.
+// Writes the rows' queries to the workspace, and their keys and values to KV memory.
 void Decoder::project_query_key_value(const Batch& batch, int64_t layer) {
   const LayerWeights& weights = layers_[layer];
   const int64_t num_rows = batch.num_rows();
@@ -304,8 +305,8 @@ void Decoder::feed_forward_layer(int64_t num_rows, int64_t layer) {
   add_residual(work_.projected.as<float>(), num_rows, weights[Vector::kPostFfnNorm]);
 }
 
-// The last layer of a whole pass: keys and values of all rows, and the rest of those that get logits, which are then the
-// only hidden states left.
+// Runs the last layer of a whole pass. It computes keys and values of all rows, but the rest only for rows that get
+// logits. Only their hidden states are left afterwards.
 void Decoder::run_last_layer(const Batch& batch, int64_t layer) {
   project_query_key_value(batch, layer);
   BatchPart part;
@@ -318,7 +319,7 @@ void Decoder::run_last_layer(const Batch& batch, int64_t layer) {
   feed_forward_layer(wanted.num_rows(), layer);
 }
 
-// Logits of the first hidden states.
+// Computes the logits of the first `num_logit_rows` hidden states.
 void Decoder::project_logits(int64_t num_logit_rows) {
   if (num_logit_rows == 0) return;
   const bool has_all_tokens = output_.has_all_tokens();
@@ -327,7 +328,8 @@ void Decoder::project_logits(int64_t num_logit_rows) {
   if (!has_all_tokens) spread_logits(num_logit_rows);
 }
 
-// Lets the output layer have the tokens of the batch, and blanks the logits of those that gave way.
+// Gives the batch's tokens columns of the output layer, and sets the logits of tokens that lost theirs to minus
+// infinity.
 void Decoder::admit_outputs(const Batch& batch) {
   const std::vector<int32_t> gone = output_.admit(batch.token_ids, kernels_);
   const auto num_rows = static_cast<int64_t>(work_.logits.size_bytes() / sizeof(float)) / config_.vocab_size;
@@ -336,7 +338,7 @@ void Decoder::admit_outputs(const Batch& batch) {
   }
 }
 
-// Puts logits of the output layer's tokens at the tokens' own places; what is between stays minus infinity.
+// Copies the logits of the output layer's tokens to their places in the vocabulary; all others stay minus infinity.
 void Decoder::spread_logits(int64_t num_logit_rows) {
   pool_.parallel_for(num_logit_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -378,7 +380,8 @@ void Decoder::run_layers(const Batch& batch, int64_t begin, int64_t end) {
   }
 }
 
-// Brings all rows to the layer where kept ones are, or to the first one where nothing was kept, and returns that layer.
+// Computes all rows up to the layer at which rows were kept, and returns that layer. If no row was kept, embeds all
+// rows and returns 0.
 int64_t Decoder::resume(const Batch& batch, const KeptRows& kept) {
   const std::vector<const float*> states = kept.find(batch);
   int64_t num_others = std::count(states.begin(), states.end(), nullptr);

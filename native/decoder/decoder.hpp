@@ -1,7 +1,8 @@
-// One forward pass of a llama-family decoder over the rows of a batch.
+// Runs forward passes of a llama-family decoder over the rows of a batch.
 //
-// Architectures differ by options and by which tensors exist. Every row is computed by functions of that row alone; threads
-// share out columns, rows or attention tasks, never the inside of a reduction other than at the chunk borders of attention.
+// Architectures differ by options and by which tensors exist. Every row is computed by functions of that row alone.
+// Threads divide columns, rows or attention tasks among themselves; they never split a reduction, except at attention's
+// chunk borders.
 #pragma once
 
 #include <memory>
@@ -23,40 +24,43 @@ class Decoder {
   // `threads` may serve other decoders too, one call at a time.
   Decoder(DecoderConfig config, std::shared_ptr<ThreadPool> threads, const KernelTable& kernels);
 
-  // Loading: each copies (and repacks) what it is given; throw std::invalid_argument for a wrong size or type. Weights are
-  // rounded where `packed_type`, then Q4_0, is not their own.
+  // Loading. All but set_embedding copy (and repack) what they are given. All but set_vector check it, and throw
+  // std::invalid_argument for a wrong size or type. If `packed_type` is not the weights' own type, it must be Q4_0, and
+  // they are rounded to it.
   void set_matrix(int64_t layer, Matrix role, const WeightRows& rows, int64_t outputs, int64_t inputs,
                   GgmlType packed_type);
   void set_vector(int64_t layer, Vector role, const float* data, int64_t size);
-  // `rows.selected` names the tokens that always get logits (empty: all do), beside those that a forward pass has read of
-  // late; the others' are minus infinity. The data must then stay as long as the decoder.
+  // `rows.selected` names the tokens that always get logits (empty: all do). Tokens that forward passes have read
+  // recently get logits too; all others get minus infinity. With selected rows, the data must stay as long as the
+  // decoder.
   void set_output(const WeightRows& rows, int64_t inputs, GgmlType packed_type);
   void set_output_norm(const float* data, int64_t size);
+  // The data must stay as long as the decoder.
   void set_embedding(GgmlType type, const uint8_t* data, int64_t size_bytes);
 
-  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. With fewer layers than the
-  // model has, the output layer follows the first `num_layers`, and K and V of the others are left as they are; the next whole
-  // pass begins behind those layers for the rows that it shares with such passes since the last whole one. Throws
-  // std::invalid_argument for a batch that points outside of vocabulary, positions, slots or block tables.
+  // Computes the batch and returns logits [logit_rows][vocab_size], valid until the next call. With fewer layers than
+  // the model has, the output layer follows the first `num_layers`, and K and V of the other layers stay as they are.
+  // The next whole pass skips these layers for the rows that it shares with such passes since the last whole one.
+  // Throws std::invalid_argument for a batch that points outside of vocabulary, positions, slots or block tables.
   const float* forward(const Batch& batch, int64_t num_layers);
 
   const DecoderConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
   const KvStore& kv() const { return kv_; }
-  // For changes from outside.
+  // For changes from outside; drops the kept rows.
   KvStore& changed_kv() {
     kept_ = {};
     return kv_;
   }
   int64_t weight_bytes() const;
-  // Rows of whole passes, since the decoder was made, that began behind the first layers.
+  // Returns how many rows of whole passes have skipped the first layers since the decoder was made.
   int64_t num_resumed_rows() const { return num_resumed_rows_; }
 
  private:
   struct RopeTable {
     std::vector<float> cosine, sine;  // [max_positions][head_dim / 2]
   };
-  // Buffers of a forward pass, one row after the other; grown to the largest batch seen.
+  // Buffers of a forward pass, which hold one row after another. They grow to the largest batch seen.
   struct Workspace {
     AlignedBuffer hidden, normed, query, key, value, attention, gate, up, projected, logits, some_logits;
     AlignedBuffer rounded_planes[2], rounded_scales, rounded_sums, rounded_flags, rounded_high_quads;
@@ -82,8 +86,8 @@ class Decoder {
   void admit_outputs(const Batch& batch);
   void spread_logits(int64_t num_logit_rows);
 
-  // out[i] = rows times matrices[i], for up to three matrices that share their input. make_row(row) writes a row, which is
-  // rounded while it is in cache; rows that are there already are made by nothing.
+  // Computes out = rows times matrix for each product; all products share their input. make_row(row) writes a row,
+  // which is rounded while it is in cache. It does nothing if the rows exist already.
   struct Product {
     const PackedMatrix* matrix;
     float* out;

@@ -1,4 +1,4 @@
-// Sizes, options and weights of a llama-family decoder; what an architecture lacks is left empty.
+// Sizes, options and weights of a llama-family decoder; parts that an architecture does not have are empty.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct DecoderConfig {
   float embedding_scale = 1.0F;
   Activation activation = Activation::kSilu;
   KvCacheType kv_cache_type = KvCacheType::kF16;
-  ActivationRounding activation_rounding = ActivationRounding::kEightBits;  // before they meet quantized weights
+  ActivationRounding activation_rounding = ActivationRounding::kEightBits;  // for products with quantized weights
   std::vector<RopeOptions> ropes;
   std::vector<LayerOptions> layers;
 

@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kMostRows = 1024;  // enough for the drafts of a step; without whole passes in between more would be waste
+constexpr int64_t kMostRows = 1024;  // enough for the drafts of one step, which ends with a whole pass
 
 std::span<const int32_t> block_table(const Batch& batch, int64_t row) {
   return batch.block_tables.subspan(batch.sequence_indices[row] * batch.max_blocks, batch.max_blocks);
@@ -18,7 +18,7 @@ int32_t slot_at(std::span<const int32_t> table, int64_t position) {
   return static_cast<int32_t>(table[position / kBlockSlots] * kBlockSlots + position % kBlockSlots);
 }
 
-// The blocks of the positions before `position`.
+// Returns the blocks of the positions before `position`.
 std::span<const int32_t> blocks_before(std::span<const int32_t> table, int64_t position) {
   return table.first((position + kBlockSlots - 1) / kBlockSlots);
 }
@@ -75,7 +75,8 @@ void KeptRows::keep(const Batch& batch, int64_t num_layers, const float* hidden,
   }
 }
 
-// Whether the row at the position before, which must be the batch's row before, is the one that was there.
+// Returns whether the row at the position before is still the kept row's parent. It must be the row before in the batch
+// too.
 bool KeptRows::is_child(const Row& row, const Batch& batch, int64_t index) const {
   const auto parent = rows_.find(batch.slots[index - 1]);
   return parent != rows_.end() && row.parent_number == parent->second.number &&
@@ -83,7 +84,7 @@ bool KeptRows::is_child(const Row& row, const Batch& batch, int64_t index) const
          slot_at(block_table(batch, index), row.position - 1) == batch.slots[index - 1];
 }
 
-// Whether the text before lies where it lay, and nothing was written there since.
+// Returns whether the text before the kept row lies in the same blocks, and no row was written into it since.
 bool KeptRows::follows_text(const Row& row, const Batch& batch, int64_t index) const {
   const auto table = block_table(batch, index);
   const auto blocks = blocks_before(table, row.position);

@@ -1,9 +1,10 @@
-// What passes over a decoder's first layers leave to the whole pass that follows: each row's hidden state behind those layers, so
-// that the whole pass may begin there for the rows that it shares with them.
+// Keeps the hidden states that passes over a decoder's first layers have computed. The whole pass that follows then
+// skips these layers for the rows that it shares with such passes.
 //
-// A hidden state is a function of the row's token, its position and what lies in the slots of the positions before. A row is
-// recognized by all of these: by the blocks of the text that was there before, and by the rows since, each of which must be known
-// itself. Whoever changes KV other than by passes over the first layers must drop what was kept.
+// A row's hidden state is a function of its token, its position and the contents of the slots before it. A kept row is
+// found again only if all of these are the same: the token, the position, the blocks of the text before it, and the
+// rows kept since, each of which must be found itself. Code that changes KV in another way than by passes over the
+// first layers must drop the kept rows.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,11 @@ class BatchPart {
 
 class KeptRows {
  public:
-  // Takes in a pass over the first `num_layers` layers; `hidden`: [rows][size]. Nothing is kept of a batch with paths.
+  // Keeps the states of a pass over the first `num_layers` layers; `hidden`: [rows][size]. After a batch with paths,
+  // nothing is kept.
   void keep(const Batch& batch, int64_t num_layers, const float* hidden, int64_t size);
 
-  // The kept state of each row, null where there is none.
+  // Returns the kept state of each row; null where there is none.
   std::vector<const float*> find(const Batch& batch) const;
 
   int64_t num_layers() const { return num_layers_; }
@@ -41,8 +43,8 @@ class KeptRows {
     int32_t token_id;
     int32_t position;
     int64_t number;               // rows are numbered as they come, from 1
-    int64_t parent_number;        // of the row at the position before; 0 where that is text from before
-    std::vector<int32_t> blocks;  // of that text
+    int64_t parent_number;        // of the kept row at the position before; 0 if there is none
+    std::vector<int32_t> blocks;  // of the text before the row, if parent_number is 0
     int64_t state;                // index into states_
   };
 

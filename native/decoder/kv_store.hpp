@@ -1,10 +1,10 @@
-// KV memory in blocks of 16 slots; one block holds all layers, so memory grows with use.
+// KV memory in blocks of 16 slots. A block holds all layers, so memory grows with the number of blocks in use.
 //
-// Keys of a block lie transposed, [head_dim][16 slots]: scores of 16 positions are then lanes. Values lie [16 slots][head_dim].
-// They are stored as half precision, or as int8 with float scales behind the integers: x is about scale * integer, scale =
-// max|x| / 127, the integer is x * (127 / max|x|) rounded half to even. A value has one scale for its head vector: [16 slots]. A
-// key has one for each 16 of its elements, [head_dim / 16][16 slots], because the keys of some models have a few large ones. Where
-// an x is infinite or NaN, scale is NaN.
+// Keys of a block are transposed, [head_dim][16 slots], so that scores of 16 positions are lanes. Values are stored
+// [16 slots][head_dim]. Both are float16, or int8 followed by float scales: x is about scale * integer, where scale =
+// max|x| / 127 and the integer is x * (127 / max|x|), rounded half to even. A value has one scale for its head vector:
+// [16 slots]. A key has one scale for each 16 elements, [head_dim / 16][16 slots], because the keys of some models have
+// a few large elements. If an x is infinite or NaN, its scale is NaN.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct KvView {
   KvCacheType type = KvCacheType::kF16;
 
   int64_t element_bytes() const { return type == KvCacheType::kF16 ? 2 : 1; }
-  // Where the scales begin in the keys, or the values, of a head.
+  // Returns where the scales begin in the keys, or the values, of a head.
   int64_t integer_bytes() const { return head_dim * kBlockSlots; }
   int64_t num_key_scales() const { return type == KvCacheType::kF16 ? 0 : head_dim / kKeyScaleElements; }
   int64_t num_value_scales() const { return type == KvCacheType::kF16 ? 0 : 1; }

@@ -48,7 +48,7 @@ void OutputLayer::spread(const float* source, float* row) const {
   for (size_t i = static_cast<size_t>(num_leading_); i < token_ids_.size(); ++i) row[token_ids_[i]] = source[i];
 }
 
-// The column that the token gets.
+// Gives the token a spare column, and returns that column.
 int64_t OutputLayer::place(int32_t token_id, std::vector<int32_t>& gone) {
   const int64_t column = next_spare_;
   next_spare_ = column + 1 < first_spare_ + kSpareColumns ? column + 1 : first_spare_;

@@ -1,7 +1,7 @@
-// The matrix that turns hidden states into logits: of all tokens, or of some and of those that the text has used.
+// The matrix that turns hidden states into logits, for all tokens or only for some.
 //
-// A layer of some tokens has spare columns, which the tokens of the running text get when they are first read; the token that
-// has had its spare column longest gives way.
+// A layer for some tokens has spare columns. Another token gets a spare column when a batch first reads it. If all are
+// taken, it replaces the token that has had its spare column longest.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ namespace paceline {
 
 class OutputLayer {
  public:
-  // Packs `rows.selected`, or all rows where that is empty; see pack_blocks for `packed_type`. With selected rows the file's
-  // data must stay, since others may be needed later.
+  // Packs `rows.selected`, or all rows if that is empty; see pack_blocks for `packed_type`. With selected rows the
+  // file's data must stay, because other rows may be needed later.
   void load(const WeightRows& rows, int64_t vocab_size, int64_t inputs, GgmlType packed_type, WeightArena& memory,
             const KernelTable& kernels, ThreadPool& threads);
 
   bool has_all_tokens() const { return token_ids_.empty(); }
   const PackedMatrix& matrix() const { return matrix_; }
-  // Copies a row of the matrix's results to the tokens' places in a row of the whole vocabulary.
+  // Copies a row of the matrix's results to the places of their tokens in a row of the whole vocabulary.
   void spread(const float* source, float* row) const;
 
-  // Gives columns to tokens that have none; returns the tokens that lost theirs. Does nothing where all tokens have one.
+  // Gives columns to tokens that have none, and returns the tokens that lost theirs. Does nothing if all tokens have
+  // columns.
   std::vector<int32_t> admit(std::span<const int32_t> token_ids, const KernelTable& kernels);
 
  private:

@@ -19,7 +19,7 @@ constexpr int kGenerationShift = 16;
 constexpr uint32_t kDefaultMode = 0x1f80;
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 
-// Spins until `is_done` or the spin time is over; returns whether it is done.
+// Spins until `is_done` holds or the spin time is over; returns whether `is_done` holds.
 template <class Predicate>
 bool spin_until(Predicate is_done) {
   const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
@@ -85,14 +85,14 @@ void ThreadPool::claim_ranges() {
   }
 }
 
-// Keeps the first error of the loop, and leaves nothing more to claim.
+// Keeps the first error of the loop, and ends the loop by leaving nothing to claim.
 void ThreadPool::keep_error() {
   const std::lock_guard lock(error_mutex_);
   if (error_ == nullptr) error_ = std::current_exception();
   next_.store(loop_.count, std::memory_order_relaxed);
 }
 
-// Half of an even share of what is left, in whole grains.
+// Returns half of an even share of what is left, in whole grains.
 int64_t ThreadPool::claim_length(int64_t begin) const {
   const int64_t share = (loop_.count - begin) / (2 * num_threads());
   return std::max(share / loop_.grain, int64_t{1}) * loop_.grain;
@@ -113,7 +113,7 @@ void ThreadPool::work() {
   const FloatingPointMode mode;
   uint64_t seen_generation = 0;
   for (;;) {
-    const uint32_t epoch = epoch_.load();  // first, so that the epoch in which the pool stops is not slept through
+    const uint32_t epoch = epoch_.load();  // read first, so that a stop right after this wakes the thread
     if (is_stopping_) return;
     if (try_enter(seen_generation)) {
       claim_ranges();
