@@ -1,4 +1,4 @@
-// Owning memory aligned to a page, with huge pages asked for where the buffer is large; contents start as zero.
+// A buffer that owns its memory, which is aligned to a page and zero at first. Large buffers ask for huge pages.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class AlignedBuffer {
     return *this;
   }
 
-  // Memory inside this buffer, which must live longer.
+  // Returns memory inside this buffer, which must outlive it.
   AlignedBuffer part(size_t offset, size_t size_bytes) {
     AlignedBuffer inner;
     inner.data_ = as<uint8_t>() + offset;

@@ -30,10 +30,11 @@ struct BlockShape {
 // Throws std::invalid_argument for a type that is not in the list above.
 BlockShape block_shape(GgmlType type);
 
-// Bytes of one row of `columns` weights; throws std::invalid_argument where a row does not consist of whole blocks.
+// Returns the bytes of one row of `columns` weights; throws std::invalid_argument if a row does not consist of whole
+// blocks.
 int64_t row_bytes(GgmlType type, int64_t columns);
 
-// Expands `count` weights (whole blocks) of one row to float: used for embedding rows. Scalar code, the same everywhere.
+// Expands `count` weights (whole blocks) of one row to float. This is scalar code, the same for every instruction set.
 void dequantize_row(GgmlType type, const uint8_t* source, int64_t count, float* target);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// IEEE half precision to and from float, rounding to nearest even; both directions exact where the value allows.
+// Converts IEEE half precision to float, which is exact, and float to half precision, rounding to nearest even.
 #pragma once
 
 #include <bit>

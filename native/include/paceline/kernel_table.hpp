@@ -1,4 +1,4 @@
-// Every kernel as a function pointer, one table for each instruction set; all tables give equal bits.
+// Every kernel as a function pointer, in one table for each instruction set. All tables give equal bits.
 #pragma once
 
 #include <cstdint>
@@ -43,24 +43,25 @@ struct KernelTable {
   float (*sum_exponentials)(const float* row, int64_t n, float maximum);
 
   // Loading ----------------------------------------------------------------------------------------------------------------
-  // Rounds weights [inputs][16 rows] to blocks of Q4_0, each with the half scale of about the least squared error; row r's
-  // blocks go to target + r * stride.
+  // Rounds weights [inputs][16 rows] to blocks of Q4_0, each with a half-precision scale of nearly the least squared
+  // error. The blocks of row r go to target + r * stride.
   void (*quantize_q4_0)(const float* weights, int64_t inputs, uint8_t* target, int64_t stride);
 
   // Attention --------------------------------------------------------------------------------------------------------------
   void (*store_kv)(const KvView& kv, int64_t slot, const float* key, const float* value);
   // `scratch`: attention_scratch(task.num_queries(), head_dim) floats, aligned to 64 bytes.
   void (*attend)(const KvView& kv, const AttentionTask& task, float* scratch);
-  // Finishes one row of a task whose chunks were left in `task.partials`.
+  // Finishes one row of a task whose chunks have their results in `task.partials`.
   void (*merge_partials)(const AttentionTask& task, int64_t row, int64_t head_dim);
 };
 
-// The tables of this processor, slowest first: scalar, then those of avx2, avx512 and amx that it can run.
+// Returns the tables that this processor can run, slowest first: scalar, then avx2, avx512 and amx.
 std::span<const KernelTable> runnable_kernels();
-// The table called `name` ("scalar", "avx2", "avx512", "amx"); throws std::invalid_argument where this processor cannot run it.
+// Returns the table called `name` ("scalar", "avx2", "avx512", "amx"); throws std::invalid_argument if this processor
+// cannot run it.
 const KernelTable& kernels_named(std::string_view name);
-// The best table of this processor, or the one that PACELINE_ISA names; throws std::invalid_argument for a name that does not
-// exist or cannot run here.
+// Returns the table that PACELINE_ISA names, or else the best one of this processor; throws std::invalid_argument for a
+// name that does not exist or cannot run here.
 const KernelTable& default_kernels();
 
 }  // namespace paceline

@@ -1,6 +1,6 @@
 // A weight matrix repacked for skinny GEMM: 16 output columns interleaved, groups of 32 (or 16) along the input.
 //
-// The layouts, their bytes and the arithmetic that every kernel must follow are described in native/quant/layouts.hpp.
+// native/quant/layouts.hpp describes the layouts, their bytes and the arithmetic that every kernel must follow.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct KernelTable;  // native/include/paceline/kernel_table.hpp
 class WeightArena;
 
 constexpr int64_t kColumnBlock = 16;   // output columns that a tile holds
-constexpr int64_t kSuperBlock = 256;   // inputs of a contiguous piece of a column block; a row's last may be shorter
+constexpr int64_t kSuperBlock = 256;   // inputs of a contiguous piece of a column block; the last piece may be shorter
 constexpr int64_t kGroup = 32;         // inputs are a multiple of this for quantized weights
 
 struct PackedMatrix {
@@ -35,19 +35,20 @@ struct PackedMatrix {
   const uint8_t* block(int64_t index) const { return data.as<uint8_t>() + index * block_bytes; }
 };
 
-// Rows of a file's tensor, stored one after the other: all of them, or those that `selected` names.
+// Rows of a file's tensor, which are stored one after another: all of them, or those that `selected` names.
 struct WeightRows {
   GgmlType type = GgmlType::kF32;
   const uint8_t* data = nullptr;
   std::span<const int32_t> selected = {};
 };
 
-// Repacks column blocks [block_begin, block_end) of `target` from `source`, whose weights are rounded where `target` is of
-// another type, which must be Q4_0. Different ranges may be packed by different threads.
+// Repacks column blocks [block_begin, block_end) of `target` from `source`. If `target` has another type, it must be
+// Q4_0, and the weights are rounded to it. Different threads may pack different ranges.
 void pack_blocks(PackedMatrix& target, const WeightRows& source, const KernelTable& kernels, int64_t block_begin,
                  int64_t block_end);
 
-// An empty packed matrix in the arena's memory, or in its own; throws std::invalid_argument for a type or size that has no layout.
+// Returns an empty packed matrix in the arena's memory, or in its own if `arena` is null; throws std::invalid_argument
+// for a type or size that has no layout.
 PackedMatrix make_packed_matrix(GgmlType type, int64_t outputs, int64_t inputs, WeightArena* arena = nullptr);
 
 }  // namespace paceline

@@ -1,6 +1,6 @@
-// A few threads that claim ranges of a loop from a shared counter; between loops they spin briefly, then sleep.
+// A few threads that claim ranges of a loop from a shared counter. Between loops they spin briefly and then sleep.
 //
-// The caller takes part and never waits for a thread that has not begun, so a sleeping worker delays nothing.
+// The caller takes part. It never waits for a thread that has not begun, so a sleeping worker delays nothing.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace paceline {
 
 class ThreadPool {
  public:
-  // Runs loops on `num_threads` threads, the caller included; at least 1. Throws std::runtime_error where the system does not
-  // give so many.
+  // Runs loops on `num_threads` threads (at least 1), the caller included. Throws std::runtime_error if the system does
+  // not provide that many.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -23,9 +23,10 @@ class ThreadPool {
 
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls function(begin, end) until [0, count) is covered; returns when all are done. Ranges are multiples of `grain` (but
-  // for the last one), long at first, so that threads read far apart, and short at the end, so that they end together. One
-  // caller at a time. What `function` throws in any thread ends the loop and is thrown here, once all threads have left it.
+  // Calls function(begin, end) for ranges that cover [0, count); returns when all calls are done. Ranges are multiples
+  // of `grain` (except the last one). They are long at first, so that threads read far apart, and short at the end, so
+  // that threads end together. There may be one caller at a time. An exception of `function` in any thread ends the
+  // loop, and is thrown here once all threads have left the loop.
   template <class Function>
   void parallel_for(int64_t count, int64_t grain, Function&& function) {
     if (count <= 0) return;

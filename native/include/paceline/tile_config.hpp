@@ -5,7 +5,7 @@
 
 namespace paceline {
 
-// No member functions: files compiled for different instruction sets include this and must share no code.
+// It has no member functions, because files compiled for different instruction sets include it and must share no code.
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;

@@ -1,5 +1,5 @@
-// Memory for the many matrices of a model, side by side in a few large buffers: on its own, each would begin and end in the
-// middle of a huge page. What is not used is not touched, and so takes address space only.
+// Memory for the many matrices of a model, side by side in a few large buffers. In a buffer of its own, a matrix would
+// begin and end in the middle of a huge page. Unused memory is never touched, so it takes address space only.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@ namespace paceline {
 
 class WeightArena {
  public:
-  // Zeroed memory that lives as long as the arena; throws std::bad_alloc.
+  // Returns zeroed memory that lives as long as the arena; throws std::bad_alloc.
   AlignedBuffer take(size_t size_bytes);
 
  private:
   std::vector<AlignedBuffer> chunks_;
-  size_t used_ = 0;  // of the last chunk
+  size_t used_ = 0;  // bytes of the last chunk
 };
 
 }  // namespace paceline
