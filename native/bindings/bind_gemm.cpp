@@ -18,7 +18,7 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// A new array that owns its memory, zero filled.
+// Returns a new array that owns its memory and is filled with zeros.
 template <class Element, size_t kDimensions>
 nb::ndarray<nb::numpy, Element, nb::ndim<kDimensions>> make_array(const size_t (&shape)[kDimensions]) {
   size_t size = 1;
@@ -133,7 +133,7 @@ nb::tuple quantize(const std::string& instruction_set, const FloatRows& rows, Ac
   return nb::make_tuple(planes, scales, sums, totals);
 }
 
-// Q4_0 blocks [rows][row bytes] of float rows.
+// Returns float rows rounded to Q4_0 blocks, [rows][row bytes].
 auto quantize_weights(const std::string& instruction_set, const FloatRows& rows) {
   const KernelTable& kernels = kernels_named(instruction_set);
   const auto inputs = static_cast<int64_t>(rows.shape(1));

@@ -17,7 +17,7 @@ namespace {
 using Values = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using NewValues = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
-// A copy that owns its memory and that a kernel then works on in place.
+// Returns a copy that owns its memory, for a kernel to change in place.
 template <class Function>
 NewValues transformed(const Values& source, Function function) {
   auto values = std::make_unique<float[]>(source.size());

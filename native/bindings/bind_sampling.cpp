@@ -34,11 +34,12 @@ using paceline::ThreadPool;
 using LogitRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using TokenIds = std::vector<int32_t>;
 
-// Row of the logits, sampler, position, tokens between the committed text and it, log-probabilities wanted, row of the masks.
+// The row of the logits, the sampler, the position, the tokens between the committed text and the position, how many
+// log-probabilities are wanted, and the row of the masks.
 using Query = std::tuple<int64_t, const RowSampler*, int64_t, TokenIds, std::optional<int64_t>, std::optional<int64_t>>;
 using Masks = nb::ndarray<const uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// The token's log-probability and the most likely tokens' (id, log-probability).
+// The token's log-probability, and (id, log-probability) of the most likely tokens.
 using Logprobs = std::pair<float, std::vector<std::pair<int32_t, float>>>;
 using Result = std::tuple<std::optional<int32_t>, std::optional<Logprobs>, std::optional<std::string>>;
 

@@ -1,4 +1,5 @@
-// What each binding source adds to the extension module; conversion only, the work is in plain C++ behind.
+// Declares what each binding source adds to the extension module. Bindings only convert values; plain C++ does the
+// work.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,7 +11,8 @@
 
 namespace paceline {
 
-// The kernels of a named instruction set, or the machine's own choice; throws std::invalid_argument for one it cannot run.
+// Returns the kernels of the named instruction set, or the default ones; throws std::invalid_argument for a set that
+// this machine cannot run.
 const KernelTable& kernels_or_default(const std::optional<std::string>& name);
 
 void bind_gemm(nanobind::module_& module);         // repacking and GEMM, for tests and benchmarks
