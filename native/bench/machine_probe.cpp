@@ -15,13 +15,13 @@ namespace {
 
 constexpr size_t kReadChunk = size_t{1} << 20;
 constexpr int kLine = 64;
-constexpr int64_t kChunkIterations = int64_t{1} << 13;  // some ten microseconds on any instruction set
+constexpr int64_t kChunkIterations = int64_t{1} << 13;  // about ten microseconds with any instruction set
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Keeps the compiler from knowing a register's value, so that a product by it stays in the loop.
+// Hides a register's value from the compiler, so that products with it stay in the loop.
 #define PACELINE_OPAQUE(constraint, value) asm volatile("" : constraint(value))
 
 // Reading ------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ __attribute__((target("avx512f"))) uint64_t read_avx512(const uint8_t* data, siz
   return lanes[0];
 }
 
-// Independent sums in registers of their own; as an array the compiler keeps them in memory.
+// These macros name independent sums one by one, because the compiler would keep an array of sums in memory.
 #define PACELINE_AVX2_CHAINS(apply) apply(0) apply(1) apply(2) apply(3)
 #define PACELINE_AVX512_CHAINS(apply) \
   apply(0) apply(1) apply(2) apply(3) apply(4) apply(5) apply(6) apply(7) apply(8) apply(9) apply(10) apply(11)
@@ -84,7 +84,8 @@ uint32_t dot_scalar(int64_t iterations) {
   return static_cast<uint32_t>(sums[0] + sums[1] + sums[2] + sums[3]);
 }
 
-// Eight of vpmaddubsw add up in 16 bits, as 4-bit weights do, before vpmaddwd. Only additions are chains, so a few are enough.
+// As for 4-bit weights, eight results of vpmaddubsw are summed in 16 bits before vpmaddwd. Only these additions depend
+// on each other, so a few chains are enough.
 constexpr int kAvx2Products = 8;
 
 __attribute__((target("avx2"))) uint32_t dot_avx2(int64_t iterations) {
@@ -118,12 +119,12 @@ __attribute__((target("avx2"))) uint32_t dot_avx2(int64_t iterations) {
   return lanes[0];
 }
 
-// vpdpbusd: five cycles late and two a cycle, so ten chains at least.
+// vpdpbusd has a latency of five cycles, and two can start in a cycle. So at least ten chains are needed.
 __attribute__((target("avx512f,avx512vnni"))) uint32_t dot_avx512(int64_t iterations) {
   const __m512i weights = _mm512_set1_epi8(3);
   const __m512i activations = _mm512_set1_epi8(-2);
 #define PACELINE_SUM(i) __m512i sum##i = _mm512_set1_epi32(i);
-// As the instruction itself: from its intrinsic GCC 12 makes a register move for every product.
+// Written as an instruction, because GCC 12 adds a register move for every product that is written as an intrinsic.
 #define PACELINE_MULTIPLY(i) asm volatile("vpdpbusd %2, %1, %0" : "+v"(sum##i) : "v"(weights), "v"(activations));
 #define PACELINE_FOLD(i) total = _mm512_xor_si512(total, sum##i);
   PACELINE_AVX512_CHAINS(PACELINE_SUM)
@@ -148,7 +149,7 @@ __attribute__((target("amx-tile,amx-int8"))) uint32_t dot_amx(int64_t iterations
   std::fill_n(ones, sizeof ones, uint8_t{1});
   alignas(64) int32_t sums[256];
   asm volatile("" : : : "memory");  // GCC's tile intrinsics do not say which memory they read
-  asm volatile("ldtilecfg %0" : : "m"(config));  // GCC 12's intrinsic names only its first eight bytes
+  asm volatile("ldtilecfg %0" : : "m"(config));  // GCC 12's intrinsic says that only the first eight bytes are read
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -179,7 +180,7 @@ MachineProbe::Parts MachineProbe::find_parts(std::string_view instruction_set) {
 MachineProbe::MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes)
     : parts_(find_parts(instruction_set)), buffer_(buffer_bytes / kReadChunk * kReadChunk), pool_(num_threads) {
   if (buffer_.size_bytes() == 0) throw std::invalid_argument("a probe's buffer must have at least 1 MiB");
-  // Written once: pages that were never written all map to one page of zeros.
+  // Every page is written once, because pages that were never written all map to one page of zeros.
   uint8_t* data = buffer_.as<uint8_t>();
   pool_.parallel_for(static_cast<int64_t>(buffer_.size_bytes() / kReadChunk), 1, [&](int64_t begin, int64_t end) {
     std::memset(data + begin * kReadChunk, 1, (end - begin) * kReadChunk);
@@ -205,7 +206,7 @@ double MachineProbe::run_dot_chunks(int64_t num_chunks) {
 }
 
 double MachineProbe::multiply_adds_per_s(double duration_s) {
-  // The first run wakes the threads and wide units, and says how long a chunk takes.
+  // The first run wakes the threads and the wide vector units, and shows how long a chunk takes.
   const int64_t num_trial_chunks = 8 * pool_.num_threads();
   const double trial_s = run_dot_chunks(num_trial_chunks);
   const auto num_chunks = std::max(num_trial_chunks, static_cast<int64_t>(num_trial_chunks * duration_s / trial_s));

@@ -1,6 +1,7 @@
-// Measures what this machine can do at best: bytes read from memory, and int8 multiply-adds in registers, on all threads.
+// Measures this machine's top speed: bytes read from memory, and int8 multiply-adds in registers, per second on all
+// threads.
 //
-// These are the limits that kernels and steps are compared with. Nothing here computes anything that a model needs.
+// Benchmarks compare kernels and steps with these limits. Nothing here computes anything that a model needs.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,9 @@ namespace paceline {
 
 class MachineProbe {
  public:
-  // Reads from a buffer of `buffer_bytes`, which must be much more than the caches to measure memory, and multiplies as
-  // `instruction_set` does at best: avx2 by vpmaddubsw, avx512 by vpdpbusd, amx by tdpbusd. Throws std::invalid_argument
-  // for one that this processor cannot run, or for a buffer below a MiB; std::bad_alloc.
+  // Reads from a buffer of `buffer_bytes`, which must be much larger than the caches to measure memory. Multiplies with
+  // the fastest instruction of `instruction_set`: vpmaddubsw for avx2, vpdpbusd for avx512, tdpbusd for amx. Throws
+  // std::invalid_argument for a set that this processor cannot run, or for a buffer below a MiB; std::bad_alloc.
   MachineProbe(int num_threads, std::string_view instruction_set, size_t buffer_bytes);
 
   // Reads the whole buffer once.
@@ -26,7 +27,8 @@ class MachineProbe {
   double multiply_adds_per_s(double duration_s);
 
  private:
-  // A loop of dot products, and how many multiply-adds an iteration is; the result only keeps the loop alive.
+  // A loop of dot products, and the multiply-adds of one iteration. The result only keeps the compiler from removing
+  // the loop.
   struct DotLoop {
     uint32_t (*run)(int64_t iterations);
     int64_t multiply_adds;
