@@ -44,12 +44,13 @@ void collect_top(const KeyedRow& row, int64_t count, std::vector<Candidate>& out
 
 namespace {
 
-// Weights in [0, 1] by their sign, exponent and seven bits of mantissa, the largest first.
+// Buckets hold weights in [0, 1] with the same sign, exponent and seven bits of mantissa; the largest weights come
+// first.
 constexpr size_t kNumBuckets = (0x3F800000U >> 16) + 1;
 
 size_t bucket_of(float weight) { return (0x3F800000U - std::bit_cast<uint32_t>(weight)) >> 16; }
 
-// Narrows `candidates` to those that share a bucket with the last token of the mass; returns the mass before them.
+// Narrows `candidates` to the bucket that has the last token of the mass; returns the mass before that bucket.
 double narrow_to_bucket(std::span<Candidate>& candidates, double mass_before, double mass) {
   std::vector<double> bucket_mass(kNumBuckets, 0.0);
   for (const Candidate& candidate : candidates) bucket_mass[bucket_of(candidate.key)] += grid_weight(candidate.key);
@@ -64,7 +65,7 @@ double narrow_to_bucket(std::span<Candidate>& candidates, double mass_before, do
 }  // namespace
 
 Candidate last_of_mass(std::span<Candidate> candidates, double mass_before, double mass) {
-  constexpr size_t kMany = 1024;  // from here on buckets beat halving
+  constexpr size_t kMany = 1024;  // from this size on, buckets are faster than halving
   constexpr size_t kFew = 32;
   if (candidates.size() >= kMany) mass_before = narrow_to_bucket(candidates, mass_before, mass);
   while (candidates.size() > kFew) {

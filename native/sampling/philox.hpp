@@ -11,8 +11,9 @@ constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
 constexpr uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 constexpr int kPhiloxRounds = 10;
 
-// Ten rounds on many counters at once, in place. A `Word` holds the same 32-bit word of several counters, each in the lower
-// half of 64 bits (what is above is ignored and left undefined). Integers only, so every instruction set gives the same bits.
+// Applies ten rounds to many counters at once, in place. A `Word` holds the same 32-bit word of several counters, each
+// in the lower half of 64 bits (the upper half is ignored, and undefined afterwards). All operations are on integers,
+// so every instruction set gives the same bits.
 template <class Word>
 [[gnu::always_inline]] inline void philox(Word (&words)[4], uint32_t key0, uint32_t key1) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -39,7 +40,8 @@ struct PhiloxWord {
   void store(uint32_t* target) const { *target = static_cast<uint32_t>(value); }
 };
 
-// What the noise of one sampled token is keyed by; the token id fills the first counter word.
+// The key of the noise for one sampled token. The first counter word is token id / 4, and the four words of a result
+// belong to four consecutive token ids.
 struct NoiseKey {
   uint64_t seed = 0;
   uint64_t position = 0;  // absolute index in the sequence of the token that is sampled

@@ -32,7 +32,7 @@ bool RowSampler::changes_logits(int64_t position) const {
   return has_penalties() || !rule_.logit_bias.empty() || has_bans(position);
 }
 
-// Repetition counts prompt and output, the other two count output only (OpenAI's and vLLM's definitions).
+// The repetition penalty counts prompt and output; the other two count output only (OpenAI's and vLLM's definitions).
 float RowSampler::penalized(float logit, TokenCount count) const {
   logit = logit > 0.0F ? logit / rule_.repetition_penalty : logit * rule_.repetition_penalty;
   if (count.num_output == 0) return logit;

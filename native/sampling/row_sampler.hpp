@@ -1,4 +1,4 @@
-// What one sequence's sampling needs: its parameters, its noise key and the token counts of its penalties.
+// What sampling one sequence needs: its parameters, its noise key, and the token counts for its penalties.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class RowSampler {
   const SamplingRule& rule() const { return rule_; }
   NoiseKey noise_key(int64_t position) const { return {seed_, static_cast<uint64_t>(position), choice_index_}; }
 
-  // Whether the row for the token at `position` differs from the raw logits.
+  // Returns whether the row for the token at `position` differs from the raw logits.
   bool changes_logits(int64_t position) const;
   // Applies penalties, bias and bans, in this order. `row`: a copy of `raw`, [vocab_size]; `extra_token_ids` follow the
   // committed text on the row's path and count as output. Tokens beyond the row are ignored.

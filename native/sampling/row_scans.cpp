@@ -1,2 +1,2 @@
-// Compiled once for each instruction set, which PACELINE_ISA names.
+// This file is compiled once for each instruction set; PACELINE_ISA is the set's name.
 #include "sampling/row_scans_template.hpp"

@@ -1,7 +1,7 @@
-// Passes over a vocabulary row that sampling needs beside the kernels, one table for each instruction set.
+// Passes over a vocabulary row that sampling needs besides the kernels, in one table for each instruction set.
 //
-// All of them are exact (integers, comparisons, or sums on a grid that doubles hold without rounding) or work element by
-// element, so the tables give equal bits in whatever order, and in whatever pieces, they work.
+// Each pass is exact (integers, comparisons, or sums on a grid that doubles hold without rounding) or works element by
+// element. So the tables give equal bits, in whatever order and pieces they work.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct RowScans {
   bool (*draw_block)(const NoiseKey& key, int64_t block, const float* weights, float best, uint32_t* bits);
 };
 
-// One weight as the sums count it.
+// Returns the weight rounded as the sums count it.
 [[gnu::always_inline]] inline double grid_weight(float weight) {
   constexpr double kGrid = 1.5 * (1 << 19);  // doubles of this size are 2^-33 apart
   return (static_cast<double>(weight) + kGrid) - kGrid;

@@ -70,7 +70,7 @@ inline uint32_t lanes_between(const float* keys, float bound, float end) {
 #endif
 
 inline bool scan(const RowPiece& piece) {
-  uint32_t largest_magnitude = 0;  // as the bits of a float without its sign; those of a NaN are above those of infinity
+  uint32_t largest_magnitude = 0;  // bits of a float without its sign; the bits of a NaN are above those of infinity
   for (int64_t begin = 0; begin < piece.size; begin += kScanBlock) {
     const float* logits = piece.logits + begin;
     const int64_t count = piece.size - begin < kScanBlock ? piece.size - begin : kScanBlock;
@@ -91,7 +91,7 @@ inline bool scan(const RowPiece& piece) {
   return largest_magnitude > 0x7F800000U;
 }
 
-// Weights of one block; adds them to `sums` and returns the largest.
+// Computes the weights of one block, adds them to `sums` and returns the largest.
 inline float weigh_block(const float* logits, int64_t count, F32x16 shift, F32x16 factor, float* weights, double* sums) {
   F32x16 best = zero();
   for (int64_t i = 0; i < kScanBlock; i += kLanes) {
@@ -173,7 +173,8 @@ inline bool draw_block(const NoiseKey& key, int64_t block, const float* weights,
   for (int group = 0; group < kGroups; ++group) {
     for (int word = 0; word < 4; ++word) bits[4 * group + word] = words[word][group];
   }
-  // Noise is at least its uniform u. The bits are rounded down and the limit up, so that no winner is missed.
+  // The noise -ln(1 - u) is at least u. Here u is rounded down and the limit is rounded up, so that no winner is
+  // missed.
   const float limit = best * 1.0001F;
   uint32_t found = 0;
   for (int i = 0; i < kScanBlock; ++i) {

@@ -32,7 +32,7 @@ RowPiece chunk_of(std::span<const float> row, std::vector<float>& block_maxima, 
   return {row.data() + begin, size, block_maxima.data() + begin / kScanBlock};
 }
 
-// Tokens that the mask does not allow, and those beyond its words, become impossible.
+// Makes tokens impossible that the mask does not allow or that lie beyond its words.
 void apply_mask(std::span<const uint32_t> mask, std::span<float> row) {
   constexpr size_t kBits = 32;
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();
@@ -110,7 +110,7 @@ SampledToken Sampler::sample(const SampleQuery& query) {
   return sampled;
 }
 
-// The largest logit and the first token that has it; fills `block_maxima`.
+// Returns the largest logit and the first token that has it; fills `block_maxima`.
 Sampler::Peak Sampler::find_peak(std::span<const float> row, std::vector<float>& block_maxima) {
   block_maxima.resize(blocks_of(row.size()));
   std::atomic<bool> has_nan{false};
@@ -153,7 +153,7 @@ double Sampler::weigh(std::span<const float> row, std::vector<float>& block_maxi
   return total;
 }
 
-// The last token that top-k, top-p and min-p leave, in this order; `total` is the sum of all weights.
+// Returns the last token that top-k, top-p and min-p leave, applied in this order; `total` is the sum of all weights.
 Candidate Sampler::last_kept(const SamplingRule& rule, double total) {
   Candidate last = kKeepAll;
   if (rule.top_k) {
@@ -172,23 +172,23 @@ Candidate Sampler::last_kept(const SamplingRule& rule, double total) {
   return rule.min_p > 0.0F && comes_before(least_likely, last) ? least_likely : last;
 }
 
-// Where the shortest prefix of tokens with at least `mass` ends. Narrows down the weight of its last token, from both sides,
-// until few tokens are left between the two bounds.
+// Returns the last token of the shortest prefix with at least `mass`. Narrows down the weight of this token from both
+// sides, until few tokens are left between the two bounds.
 Candidate Sampler::last_of_nucleus(double mass) {
   constexpr double kFew = 2048;
-  constexpr float kNarrow = 1.01F;  // ties cannot be told apart by a bound
+  constexpr float kNarrow = 1.01F;  // no bound can separate equal weights
   const auto num_blocks = static_cast<int64_t>(scratch_.weight_maxima.size());
   const auto mass_from = [&](float bound) {
     return scans_.sum_from(scratch_.weights.data(), scratch_.weight_maxima.data(), num_blocks, bound);
   };
-  float end = 2.0F;  // the tokens of at least this weight have less than `mass`
+  float end = 2.0F;  // all tokens of at least this weight together have less than `mass`
   float bound = 0x1p-7F;
   double mass_before = 0.0;
   double mass_up_to_bound = mass_from(bound);
   while (mass_up_to_bound < mass && bound > 0.0F) {
     end = bound;
     mass_before = mass_up_to_bound;
-    bound = bound > 0x1p-34F ? bound * 0x1p-5F : 0.0F;  // what is smaller counts nothing
+    bound = bound > 0x1p-34F ? bound * 0x1p-5F : 0.0F;  // smaller weights count as zero
     mass_up_to_bound = mass_from(bound);
   }
   while (mass_up_to_bound - mass_before > kFew * static_cast<double>(bound) && end > kNarrow * bound && bound > 0.0F) {
@@ -206,8 +206,9 @@ Candidate Sampler::last_of_nucleus(double mass) {
   return last_of_mass(scratch_.candidates, mass_before, mass);
 }
 
-// argmin of noise / weight over the tokens up to `last`, ties to the lower id. Blocks can come in any order; that of the most
-// likely token comes first, because a small minimum spares the others their noise and their logarithms.
+// Returns the argmin of noise / weight over the tokens up to `last`; ties go to the lower id. Blocks can come in any
+// order. The block of the most likely token comes first, because a small minimum makes noise and logarithms of other
+// blocks unnecessary.
 int32_t Sampler::draw(const NoiseKey& key, const Candidate& last, int64_t first_block) const {
   constexpr float kLeastUniform = 0x1p-33F;
   double best = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// The acceptance rule's pure function: the target's token at a position from its logits row, its parameters, its history and
-// its keyed noise, `argmin E / p` (docs/architecture.md, the acceptance rule).
+// The pure function of the acceptance rule (docs/architecture.md). It computes a position's token, `argmin E / p`, from
+// the logits row, the sampling parameters, the tokens before and the keyed noise.
 #pragma once
 
 #include <cstdint>
@@ -38,15 +38,16 @@ struct SampledRow {
   std::optional<std::string> failure;
 };
 
-// Samples all rows. Threads share out the rows, or the pieces of a row where rows are fewer than threads; a result depends on
-// its query alone. A row with a NaN or without a finite maximum, before or after processing, fails and no other does.
+// Samples all rows. Threads divide the rows among themselves, or the pieces of a row if there are fewer rows than
+// threads. A result depends only on its query. A row that has a NaN or no finite maximum, before or after processing,
+// fails without affecting others.
 std::vector<SampledRow> sample_rows(std::span<const SampleQuery> queries, const KernelTable& kernels, ThreadPool& threads);
 
-// Memory that one row's sampling needs; grows to the largest vocabulary and is overwritten by the next row.
+// Memory for sampling one row. It grows to the largest vocabulary, and the next row overwrites it.
 struct SamplerScratch {
   std::vector<float> processed;       // [vocab_size]
   std::vector<float> raw_maxima;      // largest of each 64 raw logits
-  std::vector<float> logit_maxima;    // the same of processed ones
+  std::vector<float> logit_maxima;    // largest of each 64 processed logits
   std::vector<float> weights;         // [vocab_size rounded up to 64], zero beyond vocab_size; 1 at the most likely token
   std::vector<float> weight_maxima;   // [blocks of 64]
   std::vector<double> sums;           // [chunks] of weights
@@ -81,10 +82,10 @@ class Sampler {
   ThreadPool& threads_;
 };
 
-// Exponential noise of 32 random bits: -ln(1 - u) with u = (bits + 1/2) / 2^32.
+// Returns the exponential noise of 32 random bits: -ln(1 - u) with u = (bits + 1/2) / 2^32.
 double exponential_noise(uint32_t bits);
 
-// A 64-bit fingerprint of the row's bits.
+// Returns a 64-bit fingerprint of the row's bits.
 uint64_t hash_row(std::span<const float> row);
 
 }  // namespace paceline
