@@ -43,7 +43,7 @@ void ChildTable::erase(uint32_t parent, int32_t token_id) {
   const size_t mask = edges_.size() - 1;
   size_t hole = place(parent, token_id);
   for (size_t next = (hole + 1) & mask; edges_[next].child != kNone; next = (next + 1) & mask) {
-    // An edge may fill the hole unless its home lies after it.
+    // An edge may fill the hole unless the edge's home lies after the hole.
     const size_t distance = (next - home(edges_[next].parent, edges_[next].token_id)) & mask;
     if (distance >= ((next - hole) & mask)) {
       edges_[hole] = edges_[next];

@@ -7,14 +7,15 @@
 
 namespace paceline {
 
-// Linear probing at most three quarters full, and erasing by shifting back, so that lookups never meet tombstones.
+// The table uses linear probing and is at most three quarters full. Erasing shifts edges back, so there are no
+// tombstones.
 class ChildTable {
  public:
-  static constexpr uint32_t kNone = 0;  // no node is the root's id's child
+  static constexpr uint32_t kNone = 0;  // the root's id, since the root is never a child
 
   ChildTable();
 
-  // The child, or kNone.
+  // Returns the child, or kNone.
   uint32_t find(uint32_t parent, int32_t token_id) const;
   // Adds or replaces an edge; `child` is not kNone.
   void set(uint32_t parent, int32_t token_id, uint32_t child);
@@ -31,11 +32,11 @@ class ChildTable {
   };
 
   size_t home(uint32_t parent, int32_t token_id) const;
-  // Where the edge is, or the empty place where it would be.
+  // Returns where the edge is, or the empty place where it would be.
   size_t place(uint32_t parent, int32_t token_id) const;
   void grow();
 
-  std::vector<Edge> edges_;  // a power of two
+  std::vector<Edge> edges_;  // the size is a power of two
   size_t num_edges_ = 0;
 };
 

@@ -14,8 +14,8 @@ constexpr size_t kMaxSiblings = 3;
 // A node that the draft may take.
 struct Candidate {
   double survival = 0.0;
-  int64_t number = 0;         // of equals the one found first is better
-  std::vector<int32_t> text;  // up to and with the node's token
+  int64_t number = 0;         // on equal survival, the candidate found first is better
+  std::vector<int32_t> text;  // up to the node's token, inclusive
   DraftNode node;
 
   bool operator<(const Candidate& other) const {

@@ -6,7 +6,8 @@ namespace paceline {
 
 namespace {
 
-// Keeps `guesses` sorted and at most `max_guesses` long; an equal confidence goes behind.
+// Inserts a guess into `guesses`, which stay sorted and at most `max_guesses` long. On equal confidence, the guess that
+// was inserted earlier comes first.
 void take(std::vector<Guess>& guesses, Guess guess, size_t max_guesses) {
   const auto same = std::find_if(guesses.begin(), guesses.end(),
                                  [&](const Guess& other) { return other.token_id == guess.token_id; });

@@ -70,7 +70,8 @@ int64_t SuffixTree::context_length(const Text& text, uint64_t position) const {
   return std::min(max_depth_, static_cast<int64_t>(position - text.begin));
 }
 
-// Walks down the `length` tokens before `position`, counting, and makes what is missing at the end of the walk.
+// Walks down along the `length` tokens before `position`, counts the occurrence at each node, and adds the nodes that
+// are missing at the end of the walk.
 void SuffixTree::insert(uint64_t position, int64_t length) {
   NodeId node = kRoot;
   for (int64_t depth = 0; depth < length;) {
@@ -89,7 +90,8 @@ void SuffixTree::insert(uint64_t position, int64_t length) {
   }
 }
 
-// The reverse of `insert`. `position` is the oldest there is, so each node on its path loses its oldest occurrence.
+// Reverses `insert`. `position` must be the oldest one in the tree, so each node on its path loses its oldest
+// occurrence.
 void SuffixTree::remove(uint64_t position, int64_t length) {
   NodeId above = kRoot;
   NodeId parent = kRoot;
@@ -133,13 +135,13 @@ void SuffixTree::add_leaf(NodeId parent, uint64_t position, int64_t length) {
 
 bool SuffixTree::can_merge(NodeId node) const {
   if (node == kRoot || nodes_[node].num_children != 1) return false;
-  // The latest occurrence lies below the child whenever all do; else it may have nothing before it.
+  // If all occurrences lie below the child, the latest one does too. Otherwise there may be no token before it.
   if (nodes_[node].position - base_ <= nodes_[node].depth) return false;
   const NodeId child = next_on_path(node);
   return child != ChildTable::kNone && nodes_[child].count == nodes_[node].count;
 }
 
-// The child below which the latest occurrence lies, if it lies below one.
+// Returns the child below which the latest occurrence lies, or kNone if there is none.
 SuffixTree::NodeId SuffixTree::next_on_path(NodeId node) const {
   return children_.find(node, token_at(nodes_[node].position - 1 - nodes_[node].depth));
 }
@@ -202,7 +204,8 @@ void SuffixTree::free_recent(Node& node) {
   node.recent = kNoRecent;
 }
 
-// Moves the kept tokens to the front when as many are dead, so that a token is moved at most once on average.
+// Moves the kept tokens to the front once at least as many dropped ones lie before them. So a token is moved at most
+// once on average.
 void SuffixTree::drop_tokens(uint64_t until) {
   first_ += until - base_;
   base_ = until;

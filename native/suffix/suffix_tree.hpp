@@ -1,9 +1,9 @@
 // A suffix tree of bounded depth over texts of token ids, read backwards: the path from the root to a node is a context,
 // its last token first, and the node says how often that context occurred and what followed it.
 //
-// Reading backwards makes the tree grow by whole contexts: when a token comes, everything before it is known. Each
-// token therefore adds at most one leaf and splits at most one edge (at most two nodes), and needs no suffix links;
-// with depth D it costs O(D). Texts are evicted whole, oldest first, and leave no trace.
+// Because contexts are read backwards, the whole context of a token is known when the token arrives. So a token adds at
+// most one leaf and splits at most one edge (at most two nodes), and needs no suffix links; with depth D it costs O(D).
+// Texts are evicted whole, oldest first, and leave no trace.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class RecentTokens {
   uint32_t num_pushed_ = 0;
 };
 
-// A context that the text so far ends with: its length, how often it occurred, and what followed lately.
+// A context that the text so far ends with: its length, how often it occurred, and the latest tokens that followed it.
 struct Context {
   int64_t length = 0;
   int64_t count = 0;
@@ -51,15 +51,15 @@ class SuffixTree {
   // Forgets the oldest text, which may be the one being appended to; does nothing without texts.
   void evict_text();
 
-  // Contexts of the tree that `text` ends with, shortest first: those where occurrences part ways, and the longest of all.
-  // Replaces what `contexts` holds. O(max_depth).
+  // Replaces `contexts` by contexts of the tree that `text` ends with, shortest first: those at which the tree
+  // branches, and the longest one. O(max_depth).
   void find_contexts(std::span<const int32_t> text, std::vector<Context>& contexts) const;
-  // The last tokens, at most `count`, of the text being appended to.
+  // Returns the last tokens, at most `count`, of the text being appended to.
   std::span<const int32_t> last_tokens(int64_t count) const;
 
   int64_t max_depth() const { return max_depth_; }
   size_t num_texts() const { return texts_.size(); }
-  // Tokens of all texts, contexts given to begin_text included.
+  // Returns the number of tokens of all texts, including contexts given to begin_text.
   size_t num_tokens() const { return tokens_.size() - first_; }
   size_t num_nodes() const { return nodes_.size() - free_nodes_.size() - 1; }
   size_t size_bytes() const;
@@ -70,29 +70,29 @@ class SuffixTree {
   static constexpr uint32_t kNoRecent = UINT32_MAX;
 
   struct Node {
-    uint64_t position = 0;  // of the follower of the latest occurrence; the edge's tokens are read before it
+    uint64_t position = 0;  // of the token after the latest occurrence; the edge's tokens lie before it
     uint32_t count = 0;     // occurrences
     uint32_t num_children = 0;
-    uint32_t recent = kNoRecent;  // index of its RecentTokens; a single occurrence needs none
+    uint32_t recent = kNoRecent;  // index into recents_; a single occurrence needs none
     uint32_t depth = 0;           // length of the context
   };
 
   struct Text {
-    uint64_t begin = 0;           // contexts do not reach before
-    uint64_t first_follower = 0;  // after the context it was begun with
+    uint64_t begin = 0;           // contexts do not reach further back
+    uint64_t first_follower = 0;  // the position after the context given to begin_text
   };
 
-  // Positions count all tokens ever; `base_` is the first that is kept.
+  // Positions count all tokens ever added; `base_` is the position of the first token that is kept.
   int32_t token_at(uint64_t position) const { return tokens_[position - base_ + first_]; }
   uint64_t end() const { return base_ + num_tokens(); }
   int64_t context_length(const Text& text, uint64_t position) const;
 
   void insert(uint64_t position, int64_t length);
   void remove(uint64_t position, int64_t length);
-  // The node in the middle of the edge from `parent` to `child`, made at `depth`.
+  // Makes a node at `depth` on the edge from `parent` to `child`, and returns it.
   NodeId split(NodeId parent, NodeId child, int64_t depth);
   void add_leaf(NodeId parent, uint64_t position, int64_t length);
-  // Takes the place of `node`, whose occurrences all lie below its only child.
+  // Replaces `node` by its only child, below which all of its occurrences lie.
   void merge_with_child(NodeId parent, NodeId node);
   bool can_merge(NodeId node) const;
   NodeId next_on_path(NodeId node) const;
