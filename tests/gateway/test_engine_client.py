@@ -130,7 +130,7 @@ async def test_missing_or_doubled_tokens_end_the_request_with_an_error(first: in
         bench.say(output("a", 0, 4))
         bench.say(output("a", first, *token_ids))
         await anext(stream)
-        with pytest.raises(PacelineError, match="where 1 were expected"):
+        with pytest.raises(PacelineError, match="but index 1 was expected"):
             await anext(stream)
     assert bench.sent[1:] == [AbortRequest("a")]
 

@@ -107,5 +107,5 @@ def test_engines_of_one_name_that_would_say_different_texts_are_refused(other: d
     def engine(path: str = "a.gguf", **settings: str) -> tuple[EngineConfig, ResolvedModel]:
         return EngineConfig(model=path, **settings), ResolvedModel("x", tmp_path / path)
 
-    with pytest.raises(UsageError, match="engines that are called 'x' differ in model, backend"):
+    with pytest.raises(UsageError, match="engines with the same name 'x' differ in model, backend"):
         create_replicas([engine(), engine(**other)], ServerConfig(), StatusBoard(), tmp_path)
