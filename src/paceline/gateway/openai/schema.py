@@ -121,7 +121,7 @@ class GenerationFields(_Strict):
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     priority: SignedCount | None = None
-    # These fields are accepted only with the values that match what is done anyway.
+    # These fields ask for what is done anyway; values that would change the text are refused.
     skip_special_tokens: Annotated[bool | None, only(None, True)] = None
     spaces_between_special_tokens: bool | None = None
     use_beam_search: Annotated[bool | None, only(None, False)] = None
