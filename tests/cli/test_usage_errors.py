@@ -104,7 +104,7 @@ def test_standard_input_that_is_no_text_is_refused(paceline_on_bytes: RunOnBytes
 def test_a_system_message_is_used_or_refused(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
     raw = paceline("generate", "m", "p", "--raw", "--system", "be short")
     assert raw.returncode == 2
-    assert raw.stderr.startswith("error: --system is part of a chat, and --raw leaves the chat template out")
+    assert raw.stderr.startswith("error: --system needs the chat template, which --raw leaves out")
     plain = write_tiny_gguf(tmp_path / "plain.gguf", "qwen2", "Q4_K", chat_template=None)
     without = paceline("generate", plain, "p", "--system", "be short")
     assert without.returncode == 2
