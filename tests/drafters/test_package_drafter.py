@@ -166,8 +166,8 @@ def test_names_are_known_without_loading_anything() -> None:
         ("broken", "cannot be loaded: No module named"),
         ("misnamed", "is not a DrafterKind of that name"),
         ("nameless", "is not a DrafterKind of that name"),
-        ("foreign", "the drafter 'foreign' was built with another name"),
-        ("unpriced", "the drafter 'unpriced' is not free, but does not say whose passes it pays for"),
+        ("foreign", "the drafter 'foreign' and its kind differ in their name"),
+        ("unpriced", "the drafter 'unpriced' is not free, but does not name the model that it runs"),
     ],
 )
 def test_one_that_cannot_be_loaded_says_so_when_it_is_named(name: str, message: str, tiny_pair: TinyPair) -> None:
