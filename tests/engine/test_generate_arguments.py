@@ -1,4 +1,5 @@
-"""What programs pass to `generate` and `stream` by mistake is refused with words, not answered letter by letter."""
+"""Wrong arguments of `generate` and `stream` are refused with a clear message. For example, a single text is not taken
+as a list of letters."""
 
 from __future__ import annotations
 

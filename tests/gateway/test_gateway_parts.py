@@ -1,4 +1,4 @@
-"""The small parts: listener, disconnect, restart delay, error kinds, log lines."""
+"""Tests the gateway's small parts: listener, disconnect, restart delay, error kinds and log lines."""
 
 from __future__ import annotations
 

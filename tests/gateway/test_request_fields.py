@@ -1,4 +1,4 @@
-"""Every field of a request is honoured, cannot change the text, or is refused by its name."""
+"""Every field of a request is honoured, or cannot change the text, or is refused by its name."""
 
 from __future__ import annotations
 
