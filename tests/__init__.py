@@ -1,1 +1,1 @@
-"""The test suite; a package so that its support modules can be imported by name."""
+"""The test suite. It is a package so that its support modules can be imported by name."""

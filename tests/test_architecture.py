@@ -1,6 +1,6 @@
-"""The rules that keep the code readable, as tests: import order, size budgets, docstrings, no module-level state.
+"""Tests the rules that keep the code readable: import order, size budgets, docstrings, no module-level state.
 
-CONTRIBUTING.md states them; docs/architecture.md lists the files of a token's life.
+CONTRIBUTING.md states these rules; docs/architecture.md lists the files of a token's life.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _is_counted(line: str) -> bool:
 
 
 def _length(path: Path, node: ast.stmt) -> int:
-    """Lines of a function or class from its `def` on, without its docstring, blank lines and comment lines."""
+    """Returns the number of lines of a function or class, without its docstring, blank lines and comment lines."""
     lines = path.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.end_lineno]
     docstring = _docstring_lines(node)
     return sum(_is_counted(line) for number, line in enumerate(lines, node.lineno) if number not in docstring)
@@ -116,7 +116,7 @@ def test_every_package_is_in_the_import_order() -> None:
 
 
 def test_few_places_use_the_native_core() -> None:
-    """The native backend, the suffix drafter's trees, and the probe of the machine's limits."""
+    """These are the native backend, the trees of the suffix drafter, and the probe of the machine's limits."""
     users = {
         path.relative_to(PACKAGE).parent.as_posix()
         for path in PYTHON_FILES
@@ -149,8 +149,8 @@ MOST_CONTROLLER_CONSTANTS = 39
 
 
 def test_the_controller_grows_no_further() -> None:
-    """Its code lines, and its numbers other than 0, 1, -1 and 2, defaults of parameters included. What each part brings
-    is in decision 022; these limits are to fall."""
+    """Counts its lines of code, and its numbers other than 0, 1, -1 and 2, including defaults of parameters. Decision
+    022 says what each part brings; these limits should become smaller."""
     num_lines, constants = 0, list[float]()
     for path in sorted((PACKAGE / "controller").glob("*.py")):
         tree = _parse(path)
@@ -167,20 +167,24 @@ def test_the_controller_grows_no_further() -> None:
 
 
 def _blank_cpp(source: str) -> str:
-    """The source with comments, strings and character literals replaced by nothing, line breaks kept."""
+    """Returns the source without comments, strings and character literals, but with all line breaks."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'"
     return re.sub(pattern, lambda match: "\n" * match.group().count("\n"), source, flags=re.DOTALL)
 
 
 def _is_function_head(head: str) -> bool:
-    """Whether the text before an opening brace is a function's or lambda's, not a namespace, type or initializer."""
+    """Returns whether the text before an opening brace is the head of a function or lambda, not of a namespace, a type
+    or an initializer."""
     if re.search(r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$", head):
         return False
     return ")" in head and re.search(r"\b(if|for|while|switch|catch)\s*\(", head) is None
 
 
 def cpp_function_lengths(source: str) -> dict[int, int]:
-    """Lines of each outermost function body by the line of its opening brace, found by counting braces."""
+    """Returns the number of lines of each outermost function body, by the line of its opening brace.
+
+    It finds the bodies by counting braces.
+    """
     lengths: dict[int, int] = {}
     stack: list[bool] = []
     head, line, start = "", 1, 0
@@ -301,7 +305,7 @@ def test_import_of_the_package_is_cheap() -> None:
 
 
 def test_the_gateway_does_not_load_the_native_core() -> None:
-    """Nor what only engines need, with all that `paceline serve` imports in its own process."""
+    """`paceline serve` imports neither the native core nor the engine package in its own process."""
     loaded = _modules_after("import paceline.gateway, paceline.cli.serve, paceline.cli.model_files")
     assert "paceline.gateway.server" in loaded
     assert {name for name in loaded if name.startswith(("paceline._native", "paceline.engine"))} == set()
@@ -321,6 +325,6 @@ def test_the_files_of_a_tokens_life_exist_and_are_small() -> None:
 
 
 def test_every_test_folder_is_a_package() -> None:
-    """Else two test files of one name in two folders cannot be collected together."""
+    """Otherwise pytest cannot collect two test files with the same name in different folders."""
     folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []

@@ -1,4 +1,4 @@
-"""`make setup` says in one line what a machine lacks, before it installs or builds anything."""
+"""`make setup` says in one line which packages the machine lacks, before it installs or builds anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDDEN_HEADERS = 'import sysconfig\nsysconfig.get_path = lambda name: "/no/such/
 
 
 def setup(tmp_path: Path, hidden: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`make setup` of another environment, with a Python from which something is hidden."""
+    """Runs `make setup` for a new environment, with a Python in which `hidden` hides something."""
     (tmp_path / "sitecustomize.py").write_text(hidden)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""What each architecture's files turn into, and how files that cannot be right are refused."""
+"""Tests which `ModelConfig` each architecture's files give, and that impossible files are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.tiny_gguf import ARCHITECTURES, RopeScaling, write_tiny_gguf
 
 @pytest.fixture
 def open_tiny(tmp_path):
-    """Writes and opens a tiny F32 model: `open_tiny(architecture, **shape)`."""
+    """Returns a function that writes and opens a tiny F32 model: `open_tiny(architecture, **shape)`."""
     return lambda architecture, **shape: GgufFile.open(
         write_tiny_gguf(tmp_path / "tiny.gguf", architecture, "F32", **shape)
     )
@@ -25,7 +25,7 @@ def open_tiny(tmp_path):
 
 @pytest.fixture
 def llama(open_tiny):
-    """A tiny llama model whose metadata and tensors a test may edit."""
+    """Returns a tiny llama model whose metadata and tensors a test may edit."""
     gguf = open_tiny("llama")
     gguf.metadata = dict(gguf.metadata)
     return gguf

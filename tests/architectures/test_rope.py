@@ -1,4 +1,4 @@
-"""Rotary frequencies under each kind of scaling, against values worked out from the published definitions."""
+"""Compares rotary frequencies under each kind of scaling with values computed from the published definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Perplexity of a fixed text: what 15-bit activations and half floats of K and V cost against unrounded numpy."""
+"""Perplexity of a fixed text: rounded activations and half-float K and V cost little against unrounded numpy."""
 
 from __future__ import annotations
 

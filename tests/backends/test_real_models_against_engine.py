@@ -1,9 +1,9 @@
-"""Real models against llama.cpp on the same file, teacher-forced on its own greedy text.
+"""Compares real models with llama.cpp on the same file, teacher-forced on llama.cpp's greedy text.
 
-llama.cpp rounds activations to 8 bits, and that rounding alone moves SmolLM2's likeliest token by 0.025 nat on average;
-at one of 1,394 positions of the 1.5B it decides the token at a margin above 0.2 against exact arithmetic (which is why
-that model is not among the exact ones below). A copy of the file in F32 takes it away: there, both engines must agree
-to float precision.
+llama.cpp rounds activations to 8 bits. That alone changes the log-probability of SmolLM2's likeliest token by 0.025 nat
+on average. At one of 1,394 positions of the 1.5B it gives another token than exact arithmetic, at a margin above 0.2
+nat, so that model is not among the exact ones below. On a copy of the file in F32 there is no such rounding, and both
+engines must agree to float precision.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _assert_close_on_a_thousand_positions(path, prompts, load):
 
 
 def _assert_equal_to_float_precision(path, float_path, prompts, num_tokens):
-    """Engine and models on the F32 copy, and the reference on the original file: all the same model."""
+    """Asserts that three runs of the same model agree with llama.cpp's run on the F32 copy to float precision."""
     texts = _engine_texts(write_float_copy(path, float_path), prompts, num_tokens)
     with GgufFile.open(path) as original, GgufFile.open(float_path) as copy:
         for model in (ReferenceModel(original, multiply=multiply_together), _native(copy)):

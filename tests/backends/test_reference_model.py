@@ -1,4 +1,4 @@
-"""The numpy model's own promises: chunks, trees, KV storage, windows and the rounding of activations."""
+"""Tests what the numpy model itself promises: chunks, trees, KV storage, windows and the rounding of activations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _open(tmp_path, architecture="qwen2", weight_type="F32", **options):
 
 
 def _batch(token_ids, positions, slots=None, block_table=range(12), paths=None):
-    """Rows of one sequence; `paths` are the rows' lists of path slots."""
+    """Returns a batch with rows of one sequence; `paths` has the path slots of each row."""
     num_rows = len(token_ids)
     paths = paths or [[] for _ in range(num_rows)]
     arrays = (token_ids, positions, positions if slots is None else slots, [0] * num_rows, [list(block_table)])
@@ -30,7 +30,8 @@ def _batch(token_ids, positions, slots=None, block_table=range(12), paths=None):
 
 
 def _assert_same_logits(actual, expected):
-    """A BLAS adds in another order for another shape, so that now and then a key or value rounds to the next half."""
+    """Asserts that logits are nearly equal. A BLAS adds in another order for another shape, so now and then a key or
+    value is rounded to the neighbouring half float."""
     differences = np.abs(actual - expected)
     assert differences.mean() < 3e-4
     assert np.count_nonzero(differences > 2e-3) <= differences.size / 1000

@@ -1,4 +1,4 @@
-"""Slimmed models: which tokens they can say, what their weights become, and that nothing else changes."""
+"""Slimmed models: which tokens have logits, what happens to the weights, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_only_kept_tokens_and_those_of_the_text_have_logits_and_keep_their_bits(
     logits = run_chunks(load(gguf, Slimming(output_token_ids=tuple(sorted(kept)))), TEXT, sizes, TABLE)
     ends = np.minimum(np.cumsum([*sizes, *([sizes[-1]] * len(TEXT))]), len(TEXT))
     for position in range(len(TEXT)):
-        read = ends[ends > position][0]  # the text up to the end of the chunk
+        read = ends[ends > position][0]  # the model has read the text up to the end of the chunk
         present = sorted({*kept, *TEXT[:read]})
         assert (bits(logits[position, present]) == bits(whole[position, present])).all()
         assert (np.delete(logits[position], present) == -np.inf).all()
 
 
 def enlarge_vocabulary(gguf, factor, monkeypatch):
-    """Repeats the token embeddings and the output layer."""
+    """Makes the vocabulary larger by repeating the rows of the token embeddings and of the output layer."""
     tensors = dict(gguf.tensors)
     for name in ("token_embd.weight", "output.weight"):
         if name in tensors:
@@ -79,7 +79,10 @@ LARGE = {GgmlType.F32, GgmlType.F16, GgmlType.Q8_0, GgmlType.Q6_K, GgmlType.Q5_0
 
 
 def rounded(tensor):
-    """As Q4_0 where it is a matrix of more than 4.5 bits, by the kernel that has tests of its own."""
+    """Returns the tensor rounded to Q4_0 if it is a matrix with more than 4.5 bits a weight, except K and V matrices.
+
+    It uses the rounding kernel, which has its own tests.
+    """
     is_kept = tensor.name.endswith(("attn_k.weight", "attn_v.weight"))
     if len(tensor.shape) != 2 or tensor.type not in LARGE or is_kept:
         return tensor
@@ -91,7 +94,7 @@ def test_four_bit_weights_are_the_rounded_ones(gguf, monkeypatch):
     slim = load(gguf, Slimming(has_four_bits=True))
     logits = run_chunks(slim, TEXT, [len(TEXT)], TABLE)
     assert slim.weight_bytes <= load(gguf).weight_bytes
-    embedding = gguf.tensors["token_embd.weight"]  # as it is, but for its part as an output layer
+    embedding = gguf.tensors["token_embd.weight"]  # not rounded as an embedding, only as a tied output layer
     output = rounded(gguf.tensors.get("output.weight", embedding))
     tensors = {name: rounded(tensor) for name, tensor in gguf.tensors.items()}
     monkeypatch.setattr(gguf, "tensors", tensors | {"token_embd.weight": embedding, "output.weight": output})

@@ -1,4 +1,4 @@
-"""The tiny test models themselves: reproducible bytes, wanted sizes of values, refusal of impossible sizes."""
+"""Tests the tiny test models themselves: reproducible bytes, the wanted sizes of values, and refused shapes."""
 
 from __future__ import annotations
 

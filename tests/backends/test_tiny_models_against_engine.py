@@ -1,9 +1,9 @@
-"""Every architecture, kind of rope scaling and weight type on tiny models: the reference and the native model against
-llama.cpp, teacher-forced, over the whole vocabulary.
+"""Compares the reference and the native model with llama.cpp, teacher-forced, over the whole vocabulary, on tiny models
+of every architecture, kind of rope scaling and weight type.
 
-Tolerances are about twice the largest value measured. Float weights leave only float32 noise and the half-precision KV
-cache (and, for BF16, activations that llama.cpp rounds to BF16). With quantized weights all three round activations
-alike to 8 bits, but noise in a last bit flips single roundings, which random weights amplify.
+Tolerances are about twice the largest measured value. With float weights the only differences are float32 noise and the
+half-precision KV cache (and for BF16 that llama.cpp rounds activations to BF16). With quantized weights llama.cpp
+rounds activations to 8 bits and the models here round them to 15; random weights amplify this difference.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ VOCAB_SIZE = 384
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """Nat: mean difference of the likeliest token, mean over the vocabulary, largest of the likeliest token; and the
-    least share of equal likeliest tokens."""
+    """How much log-probabilities may differ, in nat: on average for the likeliest token, on average for all tokens,
+    and at most for the likeliest token. `agreement` is the least share of positions with equal likeliest tokens."""
 
     mean_top: float
     mean_all: float

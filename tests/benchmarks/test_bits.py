@@ -1,4 +1,4 @@
-"""The bits of a small model's answers are those that are kept, and the check finds one that is not."""
+"""A small model's answers have the bits that are kept in the repository, and the check finds an answer that differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confirmations run the settings that the simulation ranked, on the prompts that were recorded."""
+"""A confirmation runs the settings that the simulation ranked, on the prompts that were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crossover benchmark runs both modes on the same streams, each answer with a store of its own."""
+"""The crossover benchmark runs both modes on the same streams, and each answer has its own tenant."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_pairs_alternate_and_give_the_same_texts(runs: list[StreamsRun]) -> None
 
 
 def test_prompts_are_read_before_the_clock_starts(runs: list[StreamsRun]) -> None:
-    """Plain decoding takes a step a token, and at most one more for what does not fill a block of the prefix cache."""
+    """Plain decoding takes one step for each token. It may take one more for the end of the prompt, which does not fill
+    a block of the prefix cache."""
     assert all(24 <= run.num_steps <= 25 for run in runs if run.mode == "plain")
     assert all(run.wasted_share == 0.0 for run in runs if run.mode == "plain")
 
@@ -46,7 +47,7 @@ def test_no_two_answers_share_a_tenant(tiny_pair, monkeypatch: pytest.MonkeyPatc
     tenants: list[str] = []
 
     def listen(engine: Engine, requests: Sequence[Request]) -> list[TimedAnswer]:
-        if requests[0].sampling.max_tokens != 1:  # the clock runs
+        if requests[0].sampling.max_tokens != 1:  # this run is timed
             tenants.extend(request.tenant for request in requests)
         return answer_all(engine, requests)
 
@@ -86,7 +87,7 @@ def test_points_are_medians_of_pairs(runs: list[StreamsRun]) -> None:
 
 
 def zip_pairs(runs: list[StreamsRun]) -> list[tuple[StreamsRun, StreamsRun]]:
-    """Plain and automatic run of each pair."""
+    """Returns the plain and the automatic run of each pair."""
     by_key = {(run.pair, run.mode): run for run in runs}
     return [(by_key[pair, "plain"], by_key[pair, "auto"]) for pair in range(3)]
 

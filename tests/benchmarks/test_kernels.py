@@ -1,4 +1,4 @@
-"""The kernel benchmark: its arithmetic on given times, and a run with tiny sizes."""
+"""Tests the kernel benchmark: its arithmetic on given times, and a run with tiny sizes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_tiny_run_keeps_every_cell_with_its_provenance(tmp_path, capsys) -> No
 
 
 def test_the_disturbance_takes_its_share_of_a_core() -> None:
-    """A wide range: a loaded machine may give it less."""
+    """The accepted range is wide, because a loaded machine may give the process less."""
     with busy_process(0.2) as process:
         start_s, begin_s = time.perf_counter(), cpu_seconds(process.pid)
         time.sleep(0.5)

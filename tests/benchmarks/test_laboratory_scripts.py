@@ -1,4 +1,4 @@
-"""The laboratory's scripts as real processes on a tiny pair: tables, JSON, and what is refused."""
+"""Runs the laboratory's scripts as real processes on a tiny pair: their tables, their JSON, and what they refuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RunScript = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def script(tmp_path: Path) -> RunScript:
-    """Runs a script with arguments in a folder that has a workload, `tasks.jsonl`."""
+    """Returns a function that runs a script with arguments, in a folder with a workload `tasks.jsonl`."""
     task = {"id": "a-1", "task": "a", "max_tokens": 12, "messages": [{"role": "user", "content": "hello hello"}]}
     (tmp_path / "tasks.jsonl").write_text(f"{json.dumps(task)}\n")
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "120"}

@@ -1,4 +1,4 @@
-"""The comparison with other engines: rates and ratios on given times, its table, and a run with Paceline alone."""
+"""Tests the comparison with other engines: rates and ratios of given times, the table, and a run of Paceline alone."""
 
 from __future__ import annotations
 

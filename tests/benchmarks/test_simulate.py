@@ -1,4 +1,4 @@
-"""Replays of made-up traces: automatic mode finds what pays, and costs next to nothing where nothing does."""
+"""Replays made-up traces: automatic mode finds the drafts that pay, and costs next to nothing if none pays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ NUM_TOKENS = 160
 
 
 def proposal(generator: random.Random, future: list[int], acceptance: float, confidence: float | None) -> Proposal:
-    """A chain, each token of which is right with `acceptance`; None lets the confidence tell right from wrong a bit."""
+    """Returns a chain whose tokens are right with probability `acceptance`.
+
+    With `confidence` None, confidences are random, and somewhat higher for right tokens than for wrong ones.
+    """
     token_ids, confidences = [], []
     for token_id in future[:16]:
         is_right = generator.random() < acceptance
@@ -38,7 +41,7 @@ def proposal(generator: random.Random, future: list[int], acceptance: float, con
 
 
 def trace(drafters: dict[str, tuple[float, float | None]], made: list[str], num_prompts: int = 4) -> Trace:
-    """Prompts of 60 tokens; each drafter has an acceptance and a confidence."""
+    """Returns a trace with prompts of 60 tokens; `drafters` has the acceptance and the confidence of each drafter."""
     generator = random.Random(3)
     prompts = []
     for number in range(num_prompts):
@@ -59,7 +62,7 @@ WINDOWS = (1, 3, 5, 7, 10)
 
 
 def speed_ups(drafters: dict[str, tuple[float, float | None]], made: list[str], costs: StepCosts) -> dict[str, float]:
-    """Of automatic mode and of fixed windows of every drafter, over plain decoding."""
+    """Returns the speed-up over plain decoding of automatic mode, and of every drafter with fixed windows."""
     whole = trace(drafters, made)
     simulation = Simulation(whole, costs)
     settings = [Setting(PLAIN), Setting(AUTO, is_auto=True)]
@@ -136,7 +139,7 @@ def test_many_streams_share_a_step():
 
 
 def test_a_drafter_whose_reading_costs_nothing_has_nothing_to_read():
-    """It drafts from the first step on, and is as fast as its depths; one that reads the prompt is slower by that."""
+    """Such a drafter drafts from the first step on. A drafter that must read the prompt takes that much longer."""
     table = RowTable((1, 64), (0.006, 0.0065))
     seconds = {}
     for missed_token_s in (0.0, 0.001):

@@ -1,4 +1,4 @@
-"""The step benchmark: floors, batches and parts on given numbers, and a run on a tiny pair."""
+"""Tests the step benchmark: floors, batches and parts with given numbers, and a run on a tiny pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suffix benchmark: its medians, and a run with short texts."""
+"""Tests the suffix benchmark: its medians, and a run with short texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded proposals are what the drafters propose in serving, at every position."""
+"""Recorded proposals equal what the drafters propose when they serve, at every position."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_chains_of_first_layers_are_those_that_they_draft_in_serving(recorder: R
 
 
 class Watched(WatchedDrafter):
-    """A drafter whose drafts are kept, by the length of the text before them."""
+    """A drafter that keeps its drafts, by the length of the text before them."""
 
     def __init__(self, drafter: Drafter) -> None:
         super().__init__(drafter)

@@ -1,1 +1,1 @@
-"""Tests of the GGUF reader, dequantization, and pulling models."""
+"""Tests of the GGUF reader, of dequantization, and of pulling models."""

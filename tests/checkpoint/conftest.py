@@ -12,7 +12,7 @@ from tests.checkpoint.package_server import PackageServer, serving
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
-    """An empty package server that pip's settings name as the only index."""
+    """Yields an empty package server, which pip's settings name as the only index."""
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

@@ -1,4 +1,4 @@
-"""A package index and file server on localhost, with faults on demand, and the wheels it serves."""
+"""A package index and file server on localhost. Tests give it wheels to serve, and faults to cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Fault = Callable[["RequestRecord"], "Answer | None"]
 
 @dataclass(frozen=True)
 class RequestRecord:
-    """One request as the server got it; `offset` is where its Range begins, None without one."""
+    """One request that the server got. `offset` is the first byte of its Range header; None if it has none."""
 
     path: str
     offset: int | None
@@ -26,8 +26,8 @@ class RequestRecord:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a fault does to a request: another status, or the file without regard to its Range, or only so many
-    bytes."""
+    """How the server answers a request because of a fault: with another status, with only `max_bytes` of the file, or
+    with the whole file although a Range was asked for."""
 
     status: int = 200
     max_bytes: int | None = None
@@ -36,9 +36,10 @@ class Answer:
 
 @dataclass
 class PackageServer:
-    """`files` by name below /files/, listed by package in `packages`; `fault` decides what goes wrong.
+    """The state of the server: `files` by their names below /files/, and the files of each package in `packages`.
 
-    `error_code` is the hub's word for what went wrong."""
+    `fault` returns the faulty answer to a request (None: no fault). `error_code` is sent with errors in the header
+    `X-Error-Code`, as the hub does."""
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class PackageServer:
         return f"{self.url}/simple"
 
     def add(self, package: str, version: str, member: str, data: bytes) -> str:
-        """Serves a wheel with `data` in it; returns its file name."""
+        """Adds a wheel that contains `data`; returns its file name."""
         name = f"{package.replace('-', '_')}-{version}-py3-none-any.whl"
         self.files[name] = make_wheel(member, data)
         self.published_sums[name] = hashlib.sha256(self.files[name]).hexdigest()
@@ -94,7 +95,7 @@ def make_wheel(member: str, data: bytes) -> bytes:
 
 @contextmanager
 def serving() -> Iterator[PackageServer]:
-    """A running server on a free port of localhost."""
+    """Yields a running server on a free port of localhost."""
     http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     http.daemon_threads = True
     server = PackageServer(f"http://127.0.0.1:{http.server_address[1]}")
@@ -171,4 +172,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or max_bytes is not None
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
+        """Logs nothing."""

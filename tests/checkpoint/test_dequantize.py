@@ -1,4 +1,4 @@
-"""Dequantized weights are equal, bit for bit, to those of the `gguf` package, on random blocks and on real tensors."""
+"""Dequantized weights equal those of the `gguf` package bit for bit, for random blocks and for real tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from paceline.checkpoint import GgmlType, GgufFile, GgufTensor, dequantize
 from paceline.core.errors import UnsupportedModelError
 
-# Byte offsets of the half floats in a block; random bits there would be NaN or infinite.
+# Byte offsets of the half floats in a block. Random bits there could be NaN or infinite.
 HALF_OFFSETS = {
     GgmlType.F16: (0,),
     GgmlType.Q8_0: (0,),
@@ -30,7 +30,7 @@ FLOATS = {GgmlType.F32: np.dtype(np.float32), GgmlType.BF16: np.dtype(np.uint16)
 
 
 def random_blocks(tensor_type: GgmlType, num_blocks: int) -> np.ndarray:
-    """uint8 [num_blocks, type_size_bytes] with every quant possible and scales in [-2, 2]."""
+    """Returns blocks, uint8 [num_blocks, type_size_bytes], with random integers and with scales in [-2, 2]."""
     generator = np.random.default_rng(tensor_type)
     blocks = generator.integers(0, 256, (num_blocks, tensor_type.type_size_bytes), dtype=np.uint8)
     for offset in HALF_OFFSETS.get(tensor_type, ()):

@@ -1,4 +1,4 @@
-"""The GGUF reader: equal to the `gguf` package on real and small files, zero-copy, and strict about malformed ones."""
+"""The GGUF reader reads real and small files as the `gguf` package does, copies no data, and refuses malformed ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_real_model_reads_like_the_gguf_package(smollm2_path: Path):
 
 
 def resident_bytes(path: Path) -> int:
-    """Bytes of the mappings of `path` in this process that are in memory."""
+    """Returns how many bytes of this process' mappings of `path` are in memory."""
     total, is_ours = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
@@ -172,7 +172,7 @@ def replace_bytes(path: Path, offset: int, replacement: bytes) -> None:
 
 
 def after(path: Path, name: str) -> int:
-    """Offset of the byte after the given string."""
+    """Returns the offset of the byte after the given string."""
     encoded = name.encode()
     return path.read_bytes().index(struct.pack("<Q", len(encoded)) + encoded) + 8 + len(encoded)
 

@@ -1,4 +1,4 @@
-"""Fuzzing of the GGUF reader: whatever the bytes, it opens the file or raises CheckpointError, and nothing else."""
+"""Fuzzing of the GGUF reader: for any bytes it opens the file or raises CheckpointError, and does nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sound_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def opens_or_is_refused(path: Path, content: bytes) -> bool:
-    """Whether the content opened as a model, all of whose bytes then can be read."""
+    """Returns whether the content opened as a model; then reads all of the model's bytes."""
     path.write_bytes(content)
     try:
         model = GgufFile.open(path)
@@ -48,7 +48,10 @@ def test_any_truncation_is_refused(tmp_path: Path, sound_bytes: bytes, data: st.
 
 
 def header_size(sound_bytes: bytes) -> int:
-    """Bytes before the data section: after the last name come number of dimensions, one size, type and offset."""
+    """Returns the number of bytes before the data section, which follows the last tensor's description.
+
+    After the last name come the number of dimensions, one size, the type and the offset: 24 bytes.
+    """
     return sound_bytes.index(b"output_norm.weight") + len("output_norm.weight") + 24
 
 

@@ -1,4 +1,4 @@
-"""Names, paths and the cache: what a reference means, importing local files, listing and removing."""
+"""The model store: what names and paths mean, importing local files, and listing and removing models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def small_path(tmp_path: Path) -> Path:
 
 
 def store_that_knows(path: Path, directory: Path) -> ModelStore:
-    """A store whose only catalog entry has the checksum of the file at `path`."""
+    """Returns a store whose only catalog entry has the checksum of the file at `path`."""
     content = path.read_bytes()
     entry = replace(ENTRY, sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
     return store_in(directory, entry)

@@ -1,4 +1,4 @@
-"""pip's settings are read as pip reads them: files in its order, sections, then the environment."""
+"""pip's settings are read in the way pip reads them: files in pip's order, their sections, then the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.core.errors import ConfigError
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home directory without any pip configuration."""
+    """Returns a home directory without any pip configuration."""
     return tmp_path / "home"
 
 

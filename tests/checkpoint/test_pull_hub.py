@@ -1,4 +1,4 @@
-"""Pulling from the model hub: the real `huggingface_hub` library against a server that answers as the hub does."""
+"""Pulls from the model hub with the real `huggingface_hub` library, from a server that answers as the hub does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulling from package indexes: real HTTP on localhost, broken connections, wrong sums, several pulls at once."""
+"""Pulls from package indexes over real HTTP on localhost: broken connections, wrong checksums, concurrent pulls."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_credentials_of_an_index_are_sent_but_not_shown(
 
 
 class CutOnce:
-    """Cuts the first transfer of each wheel after `max_bytes`."""
+    """A fault that cuts the first transfer of each wheel after `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes

@@ -1,4 +1,4 @@
-"""The installed command as a real process, with tiny models and a cache of its own."""
+"""Fixtures that run the installed command as a real process, with tiny models and a cache of its own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ RunOnBytes = Callable[..., subprocess.CompletedProcess[bytes]]
 
 @pytest.fixture
 def paceline_on_bytes(tmp_path: Path) -> RunOnBytes:
-    """Runs `paceline` with arguments in an empty directory; standard input is `stdin`, and nothing of the output is
-    changed."""
+    """Returns a function that runs `paceline` with arguments in the test's own directory.
+
+    `stdin` is its standard input; its output is returned as bytes.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
     environment |= {"PACELINE_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "120"}
 
@@ -39,7 +41,7 @@ def paceline_on_bytes(tmp_path: Path) -> RunOnBytes:
 
 @pytest.fixture
 def paceline(paceline_on_bytes: RunOnBytes) -> RunCommand:
-    """The same with texts."""
+    """Returns a function that does what `paceline_on_bytes` does, with text as input and output."""
 
     def run(*arguments: object, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         result = paceline_on_bytes(*arguments, stdin=stdin.encode(), **variables)

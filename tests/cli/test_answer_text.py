@@ -1,4 +1,4 @@
-"""What `generate` reads and prints is the text itself, every character of it."""
+"""`generate` reads the prompt and prints the answer without changing a character of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.cli.progress import PullProgress
 from tests.cli.conftest import COMMAND, RunOnBytes
 from tests.support.tiny_gguf import TinyPair
 
-ANY_BYTE = SamplingParams(max_tokens=1500, temperature=50.0, seed=13)  # so hot that control characters come
+ANY_BYTE = SamplingParams(max_tokens=1500, temperature=50.0, seed=13)  # so hot that it gives control characters too
 ANY_BYTE_OPTIONS = ("--max-tokens", 1500, "--temperature", 50, "--seed", 13)
 
 

@@ -1,4 +1,4 @@
-"""Conversations as users have them: what is remembered, what is refused, and what is said about it."""
+"""Tests conversations as users have them: what is remembered, what is refused, and which messages are printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT_SYSTEM = (
 
 
 def expected_answers(tiny_pair: TinyPair, questions: list[str], max_tokens: int) -> list[str]:
-    """What a conversation of these questions alone says."""
+    """Returns the answers of a conversation with only these questions."""
     engine = Engine(EngineConfig(model=str(tiny_pair.target), drafters=(), context_window_size=CONTEXT))
     messages: list[dict[str, str]] = []
     for question in questions:

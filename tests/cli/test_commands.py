@@ -1,4 +1,4 @@
-"""The commands as users run them: what they print, where, and with which exit code."""
+"""Runs the commands as users do: what they print and where, and their exit codes."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_bench_prints_a_table_or_json(paceline: RunCommand, tiny_pair: TinyPair,
 
 
 def exit_code(process: subprocess.Popen[str]) -> int:
-    """Of a process that is to end soon; one that does not says where it is."""
+    """Returns the exit code of a process that should end soon; if it does not, fails and shows where it hangs."""
     try:
         return process.wait(30)
     except subprocess.TimeoutExpired:
@@ -210,7 +210,8 @@ def exit_code(process: subprocess.Popen[str]) -> int:
 
 @pytest.fixture
 def _children_see_interrupts() -> Iterator[None]:
-    """A shell lets its background jobs ignore interrupts, and what they start inherits that, these tests too."""
+    """Lets child processes receive interrupts. If a shell runs these tests as a background job, they ignore interrupts,
+    and their children would inherit that."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, previous)
@@ -220,7 +221,7 @@ def _children_see_interrupts() -> Iterator[None]:
 def test_ctrl_c_ends_an_answer_quietly(tiny_pair: TinyPair, tmp_path: Path) -> None:
     arguments = [str(COMMAND), "generate", str(tiny_pair.target), "x", "--max-tokens", "3000", "--speculation", "fixed"]
     environment = os.environ | {"PACELINE_CACHE_DIR": str(tmp_path), "PYTHONFAULTHANDLER": "1"}
-    with subprocess.Popen(  # the answer does not fit into the pipe, so it cannot end before the signal comes
+    with subprocess.Popen(  # the answer does not fit into the pipe, so the process cannot end before the signal
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, pipesize=4096
     ) as process:
         assert process.stdout is not None

@@ -1,4 +1,5 @@
-"""A wrong use exits with 2, says which value is wrong, and costs no download and no loading of weights."""
+"""A wrong use is refused before anything is downloaded or loaded. The message says which value is wrong; usage errors
+exit with 2."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_the_bounds_of_options_are_those_of_the_engine(paceline: RunCommand, tin
 def test_a_user_without_a_home_directory_is_told_what_to_set(
     arguments: list[str], variables: dict[str, str], message: str
 ) -> None:
-    """The user database has no entry for the process' id, as in a container that was given any id."""
+    """The user database has no entry for the user id, as in a container that runs with an arbitrary user id."""
     script = f"import os, pwd; pwd.getpwuid = pwd.getpwnam = {{}}.__getitem__; os.getuid = lambda: {2**31 - 2}"
     script += "; from paceline.cli.main import app; app()"
     kept = {name: value for name, value in os.environ.items() if name != "HOME"}
@@ -104,7 +105,7 @@ def test_standard_input_that_is_no_text_is_refused(paceline_on_bytes: RunOnBytes
 def test_a_system_message_is_used_or_refused(paceline: RunCommand, tiny_pair: TinyPair, tmp_path: Path) -> None:
     raw = paceline("generate", "m", "p", "--raw", "--system", "be short")
     assert raw.returncode == 2
-    assert raw.stderr.startswith("error: --system is part of a chat, and --raw leaves the chat template out")
+    assert raw.stderr.startswith("error: --system needs the chat template, which --raw leaves out")
     plain = write_tiny_gguf(tmp_path / "plain.gguf", "qwen2", "Q4_K", chat_template=None)
     without = paceline("generate", plain, "p", "--system", "be short")
     assert without.returncode == 2

@@ -1,4 +1,4 @@
-"""`paceline verify` exits 0 where nothing differs, and 1 with the place where something does."""
+"""`paceline verify` exits with 0 if nothing differs; otherwise it prints where the texts differ and exits with 1."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_a_secret_is_given_by_reference(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ConfigError, match="hub_token cannot be given in the open: say where the secret is") as caught:
+    with pytest.raises(ConfigError, match="hub_token cannot be the secret itself: say where the secret is") as caught:
         load_settings({"model": "tiny", "hub_token": "hf_abcdef"})
     assert "hf_abcdef" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""What drafts teach: judgements, calibration and expectations, with censoring."""
+"""What the controller learns from drafts: judgements, calibration and expectations, with censored evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adaptive controller step by step: limits, requests, pauses, starts and probes."""
+"""Tests the adaptive controller step by step: limits, requests, pauses, starts and probes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def controller(costs: StepCosts = CHEAP_ROWS, **limits: object) -> AdaptiveContr
 
 
 class Run:
-    """One sequence, whose drafts are right for `num_right` tokens; times are the cost model's."""
+    """One sequence. In each step its draft is right for `num_right` tokens; the times come from the cost model."""
 
     def __init__(self, control: AdaptiveController, own: Sequence) -> None:
         self.control = control
@@ -47,7 +47,7 @@ class Run:
         self.could_draw = True
 
     def step(self, num_right: int, free: Draft | None = GUESS, num_missed: int | None = None):
-        """The plan of one step."""
+        """Runs one step and returns its plan."""
         missed = {} if num_missed is None else {"draft-model": num_missed}
         offer = Offer(16, () if free is None else (free,), missed)
         room = StepRoom(1, 0, 100)
@@ -159,7 +159,7 @@ def test_a_drafter_below_the_threshold_rests_until_a_probe_passes():
 def test_a_model_starts_once_what_is_left_repays_reading_the_text():
     run = Run(controller(WITH_MODEL), sequence())
     plans = [run.step(4, free=None, num_missed=1500) for _ in range(8)]
-    assert plans[0].window == 0  # something must have been forgone first
+    assert plans[0].window == 0  # the drafter must have missed some tokens first
     assert any(plan.drafter == "draft-model" and plan.window > 0 for plan in plans)
     short = Run(controller(WITH_MODEL), sequence(max_tokens=4))
     assert all(short.step(0, free=None, num_missed=100).window == 0 for _ in range(3))
@@ -179,13 +179,13 @@ def test_a_model_that_was_good_comes_back_at_once_after_a_copied_passage():
     after = run.step(4, free=None, num_missed=80)
     assert after.drafter == "draft-model"
     assert after.window > 0
-    assert after.deepen_above[0] < 1.2 * before.deepen_above[0]  # time is not dearer for having copied
+    assert after.deepen_above[0] < 1.2 * before.deepen_above[0]  # the copied passage did not raise the price of time
 
 
 def test_a_models_plan_says_what_branches_and_reading_ahead_are_worth():
     run = Run(controller(WITH_MODEL), sequence())
     plan = [run.step(4, free=None, num_missed=1) for _ in range(60)][-1]
-    assert plan.read_above == pytest.approx([0.02 / 7 / 0.1] * 8)  # a row more in the draft model's pass
+    assert plan.read_above == pytest.approx([0.02 / 7 / 0.1] * 8)  # the price of one more row in a draft pass
     assert len(plan.branch_above) == plan.window
     row_price, pass_price = 0.2 / 63, 0.1
     assert plan.deepen_above[0] / plan.branch_above[1] > (row_price + pass_price) / (1.3 * row_price)
@@ -197,7 +197,7 @@ def test_a_model_that_finds_no_token_likely_is_evidence_too():
     windows = [run.step(0, free=None, num_missed=1).window for _ in range(200)]
     assert windows[0] > 1
     assert sum(window > 0 for window in windows) < 15
-    assert max(windows[windows.index(0) :]) == 1  # after a pause it only has to show that things have changed
+    assert max(windows[windows.index(0) :]) == 1  # after a pause one token is enough to show that things have changed
     run.is_model_sure = True
     assert [run.step(6, free=None, num_missed=1).window for _ in range(200)][-1] > 6
 

@@ -1,4 +1,4 @@
-"""Candidates for the planner: what passes a model's draft takes, and gains that never rise."""
+"""Candidates for the planner: which passes a model's draft needs, and that gains never rise with depth."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_worth_of_a_made_draft_is_what_it_brings_less_the_passes_and_rows_it
 def test_the_best_free_chain_is_the_guess():
     portfolio, history = Portfolio(), SequenceHistory({"a": OwnHistory(), "b": OwnHistory()})
     short = Draft.chain([1], "a", [0.95])
-    long = Draft((1, 2, 3), (None, 0, 0), (0.9, 0.8, 0.1), "b")  # a chain of two and a branch
+    long = Draft((1, 2, 3), (None, 0, 0), (0.9, 0.8, 0.1), "b")  # a chain of two nodes and a branch
     assert portfolio.guesses([short, long], history) == pytest.approx([0.9, 0.72])
     assert portfolio.guesses([], history) == []
 

@@ -1,4 +1,4 @@
-"""The fixed controller's windows, tree cutting and acceptance counts."""
+"""Tests the fixed controller's windows, the cutting of trees, and the counting of accepted tokens."""
 
 from __future__ import annotations
 

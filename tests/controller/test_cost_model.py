@@ -1,4 +1,4 @@
-"""Tables, and what measurements do to them."""
+"""Tests the tables of the cost model, and how measurements change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner against enumeration of all plans, on random costs with jumps."""
+"""Compares the planner with an enumeration of all plans, on random costs with jumps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUM_CASES = 150
 def enumerate_best(
     alternatives: Alternatives, steps_s: Sequence[float], score: Callable[[Sequence[Pick]], float]
 ) -> float:
-    """The best score of all plans that fit."""
+    """Returns the best score of all plans that fit."""
     options = [
         [PLAIN, *(Pick(i, window) for i, c in enumerate(candidates) for window in range(1, len(c.gains) + 1))]
         for candidates in alternatives
@@ -36,7 +36,7 @@ def falling(generator: random.Random, size: int, power: float) -> list[float]:
 def random_case(
     generator: random.Random, num_sequences: int, num_nodes: int, num_free: int, num_models: int
 ) -> tuple[list[list[Candidate]], list[float]]:
-    """Candidates, and a step time that rises by jumps."""
+    """Returns random candidates, and step times that rise in jumps."""
     depths_s = [generator.uniform(0.01, 0.5) for _ in range(num_models)]
     alternatives = []
     for _ in range(num_sequences):
@@ -55,7 +55,10 @@ def speed(alternatives: Alternatives, plan: Sequence[Pick], steps_s: Sequence[fl
 
 
 def fastest_plan(alternatives: Alternatives, steps_s: Sequence[float]) -> list[Pick]:
-    """The plan of most expected tokens per second of this step, each sequence's own token included (Dinkelbach)."""
+    """Returns the plan with the most expected tokens per second, each sequence's own token included.
+
+    It uses Dinkelbach's method.
+    """
     rate = len(alternatives) / steps_s[0]
     while True:
         picks = best_plan(alternatives, steps_s, rate)

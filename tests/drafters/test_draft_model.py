@@ -1,4 +1,5 @@
-"""The draft-model drafter on a tiny model: right KV whatever happens to a sequence, never in the target's way."""
+"""The draft-model drafter on a tiny model: its KV stays right whatever happens to a sequence, and if it lacks blocks or
+context it only drafts less."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def gguf_path(tmp_path_factory) -> Path:
 
 
 class Bench:
-    """A drafter with its sequences and samplers."""
+    """A drafter with the samplers of its sequences."""
 
     def __init__(self, path: Path, *, num_blocks: int = NUM_BLOCKS, **options: object) -> None:
         with GgufFile.open(path) as gguf:
@@ -57,7 +58,7 @@ class Bench:
         return sequence
 
     def propose(self, *windows: tuple[Sequence, int], **plan: object) -> list[tuple[int, ...]]:
-        """The chains of the drafts."""
+        """Proposes drafts for sequences with their windows; returns the chains at the beginning of the drafts."""
         plans = [Plan("draft-model", window, **plan) for _, window in windows]
         proposals = self.drafter.propose([sequence for sequence, _ in windows], plans)
         self.passes = proposals.pass_rows
@@ -76,7 +77,7 @@ def _prompt(size: int, seed: int = 0) -> list[int]:
 
 
 def _fresh_draft(path: Path, sequence: Sequence, window: int, **options: object) -> tuple[int, ...]:
-    """What a drafter says that has never seen the sequence before."""
+    """Returns the draft of a new drafter that has never seen the sequence before."""
     bench = Bench(path, prefill_chunk_size=1000, **options)
     request = sequence.request
     copy = replace(sequence, token_ids=list(sequence.token_ids))
@@ -167,7 +168,10 @@ def test_a_guide_says_what_followed_before_as_far_as_that_is_worth_a_row():
 
 
 def _mapped() -> MappedVocabulary:
-    """A target many of whose tokens the model lacks, and whose text it tokenizes otherwise when it goes on."""
+    """Returns the vocabulary of a target with many tokens that the draft model lacks.
+
+    The draft model's tokens of a text may change when the text goes on.
+    """
     return MappedVocabulary(VocabularyMap(crossing(), tokenizer_of(TARGET)))
 
 
@@ -187,8 +191,8 @@ def _mapped() -> MappedVocabulary:
 def test_drafts_do_not_depend_on_what_happened_before(
     gguf_path, params, make_vocabulary, tokens, chunk, least_drafts, options
 ):
-    """Random verdicts, windows, other drafters' tokens, preemption, and tokens read ahead, against a drafter that
-    begins anew each time and reads nothing ahead."""
+    """Compares drafts after random verdicts, windows, tokens of other drafters, preemptions and tokens read ahead with
+    those of a new drafter that reads nothing ahead."""
     generator = np.random.default_rng(5)
     vocabulary = make_vocabulary()
     bench = Bench(gguf_path, prefill_chunk_size=chunk, vocabulary=vocabulary, **options)
@@ -200,7 +204,7 @@ def test_drafts_do_not_depend_on_what_happened_before(
         drafts = bench.propose(*zip(chosen, windows, strict=True), branch_above=(0.1,) * 7, read_above=(0.0,) * 4)
         for sequence, window, draft in zip(chosen, windows, drafts, strict=True):
             fresh = _fresh_draft(gguf_path, sequence, window, vocabulary=vocabulary)
-            may_lag = draft == () and chunk < 1000  # while a preempted sequence is read again, in chunks
+            may_lag = draft == () and chunk < 1000  # while it reads a preempted sequence again, in chunks
             assert draft == fresh or may_lag
             num_drafts += draft != ()
         by_sequence = dict(zip(chosen, drafts, strict=True))
@@ -244,7 +248,7 @@ def test_a_text_that_begins_like_another_is_read_from_where_they_part(gguf_path)
 
 @pytest.mark.parametrize(("num_foreign", "num_kept"), [(0, 48), (20, 0)])
 def test_texts_are_kept_where_no_token_of_another_vocabulary_is_cut_anew(gguf_path, num_foreign, num_kept):
-    """Tokens that are cut anew may change with what follows them."""
+    """If the draft model lacks tokens, its tokens of a text may change with what follows, so it keeps no texts."""
     draft = tokenizer_of(VocabularyChange(seed=3, num_foreign=num_foreign).apply(TARGET))
     vocabulary = MappedVocabulary(VocabularyMap(tokenizer_of(TARGET), draft))
     bench = Bench(gguf_path, vocabulary=vocabulary, has_prefix_cache=True)
@@ -257,7 +261,7 @@ def test_texts_are_kept_where_no_token_of_another_vocabulary_is_cut_anew(gguf_pa
 
 
 def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_path):
-    """A beginning token of the target's alone; the draft model's texts begin with none."""
+    """The text is only the target's beginning-of-sequence token; the draft model's texts have no such token."""
     vocabulary = MappedVocabulary(VocabularyMap(sentence_piece(), tokenizer_of(TARGET)))
     bench = Bench(gguf_path, vocabulary=vocabulary)
     sequence = bench.begin("s", [1])
@@ -270,7 +274,7 @@ def test_a_text_that_is_empty_for_the_model_has_no_draft_until_it_goes_on(gguf_p
 
 
 def test_a_verdict_shorter_than_the_draft_may_agree_with_it_further(gguf_path):
-    """The engine may cut a draft and the target then choose the next drafted token itself."""
+    """The engine may shorten a draft, and the target may then choose the next drafted token itself."""
     bench = Bench(gguf_path)
     sequence = bench.begin("s", _prompt(10))
     [draft] = bench.propose((sequence, 5))
@@ -378,5 +382,5 @@ def test_confidence_is_the_draft_models_probability_and_can_end_a_draft(gguf_pat
     [short] = bench.drafter.propose([sequence], [likely_enough]).drafts
     assert short.token_ids == full.token_ids[:3]
     assert bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=1.1)]).drafts == [
-        Draft(drafter="draft-model")  # drawn, and not likely enough
+        Draft(drafter="draft-model")  # a token was drawn, but it was not likely enough
     ]

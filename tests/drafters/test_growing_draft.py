@@ -1,4 +1,5 @@
-"""Drafts in the making: where a chain ends, and which second choices become branches, against enumeration."""
+"""Drafts that are being made: where a chain ends, and which second choices become branches, compared with an
+enumeration."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def test_a_chain_ends_with_its_window_or_where_its_plan_says():
     assert len(grow(Plan("model", 8, stop_below=0.7), likely)) == 3
     assert len(grow(Plan("model", 8, deepen_above=(0.1, 0.85, 0.85)), likely)) == 2
     assert len(grow(Plan("model", 8, stop_below=0.7, calibration=Calibration(1.0, 5.0)), likely)) == 8
-    assert grow(Plan("model", 8, stop_below=0.95), likely) == Draft(drafter="model")  # drawn, but not likely enough
-    assert GrowingDraft(Plan("model", 8), 8).finish("model") == Draft()  # not drawn at all
+    assert grow(Plan("model", 8, stop_below=0.95), likely) == Draft(drafter="model")  # it drew an unlikely token
+    assert GrowingDraft(Plan("model", 8), 8).finish("model") == Draft()  # it drew no token
 
 
 def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_drawn():
@@ -46,7 +47,7 @@ def test_a_pass_that_read_ahead_gives_nodes_as_long_as_what_it_read_is_what_was_
         assert growing.push_all(three[: 1 + len(known)], known)
         assert growing.token_ids == expected
     growing = GrowingDraft(Plan("model", 8, deepen_above=(0.0, 1.1), stop_below=0.8), 8)
-    assert not growing.push_all(three, [4, 5])  # the second node costs no pass of its own, and the third is unlikely
+    assert not growing.push_all(three, [4, 5])  # the second node needs no extra pass, and the third is unlikely
     assert growing.token_ids == [4, 5]
     growing = GrowingDraft(Plan("model", 2), 2)
     assert not growing.push_all(three, [4, 5])

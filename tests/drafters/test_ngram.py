@@ -1,4 +1,4 @@
-"""The n-gram drafter against a search of the whole text, and its life with many sequences."""
+"""Compares the n-gram drafter with a search of the whole text, and runs it with many sequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def _propose(token_ids, window, *, stop_below=0.0, **options):
 
 
 def _search(token_ids, window, min_match, max_match):
-    """The definition: the longest suffix that occurred before, its last occurrence, what followed it."""
+    """Returns the tokens by the definition: what followed the last occurrence of the longest suffix that occurred
+    before."""
     for n in range(min(max_match, len(token_ids) - 1), min_match - 1, -1):
         suffix = token_ids[-n:]
         for end in range(len(token_ids) - 1, n - 1, -1):

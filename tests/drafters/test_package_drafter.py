@@ -1,4 +1,4 @@
-"""A drafter of another package, in this one file: installed, it serves by its name wherever Paceline's own do."""
+"""A complete drafter of another package, in one file. Once installed, it is used by its name like Paceline's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METADATA = "Metadata-Version: 2.1\nName: echo-drafter\nVersion: 1.0\n"
 
 
 class EchoDrafter(Drafter):
-    """Guesses that the last two tokens repeat for ever."""
+    """Guesses that the last two tokens repeat forever."""
 
     name = "echo"
 
@@ -50,7 +50,7 @@ class MisnamedKind(EchoKind):
 
 
 class ForeignKind(EchoKind):
-    """Builds a drafter that goes by another name."""
+    """Builds a drafter with another name than its kind's."""
 
     name = "foreign"
 
@@ -66,7 +66,7 @@ class NamelessKind(DrafterKind):
 
 
 class FaultyDrafter(EchoDrafter):
-    """Proposes whatever `fault` makes of an honest proposal."""
+    """Proposes what `fault` makes of correct proposals."""
 
     def __init__(self, fault: Callable[[Proposals], Any]) -> None:
         self.fault = fault
@@ -76,7 +76,7 @@ class FaultyDrafter(EchoDrafter):
 
 
 def changed(proposals: Proposals, **fields: object) -> Proposals:
-    """The proposals with these fields of their drafts replaced."""
+    """Returns the proposals with these fields of their drafts replaced."""
     return Proposals([replace(draft, **fields) for draft in proposals.drafts])
 
 
@@ -107,7 +107,7 @@ FAULTS: dict[str, Callable[[Proposals], Any]] = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of packages, as pip would leave it, whose one package offers drafters."""
+    """Returns a folder of installed packages, as pip leaves it, with one package that offers drafters."""
     folder = tmp_path_factory.mktemp("site")
     information = folder / "echo_drafter-1.0.dist-info"
     information.mkdir()
@@ -166,8 +166,8 @@ def test_names_are_known_without_loading_anything() -> None:
         ("broken", "cannot be loaded: No module named"),
         ("misnamed", "is not a DrafterKind of that name"),
         ("nameless", "is not a DrafterKind of that name"),
-        ("foreign", "the drafter 'foreign' was built with another name"),
-        ("unpriced", "the drafter 'unpriced' is not free, but does not say whose passes it pays for"),
+        ("foreign", "the drafter 'foreign' and its kind differ in their name"),
+        ("unpriced", "the drafter 'unpriced' is not free, but does not name the model that it runs"),
     ],
 )
 def test_one_that_cannot_be_loaded_says_so_when_it_is_named(name: str, message: str, tiny_pair: TinyPair) -> None:

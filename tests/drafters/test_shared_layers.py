@@ -1,4 +1,4 @@
-"""The drafter of a target's first layers guesses what a draft model of these layers guesses, without reading texts."""
+"""The drafter shared-layers guesses the same as a draft model of these layers, but need not read the texts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SAMPLED = SamplingParams(temperature=0.8, top_p=0.95, presence_penalty=0.5)
 
 @pytest.fixture(scope="module")
 def tiny_pair(tmp_path_factory) -> TinyPair:
-    """The draft model is the target's first two layers."""
+    """Returns a pair whose draft model is the target's first two layers."""
     return write_tiny_pair(tmp_path_factory.mktemp("shared"), "qwen2", "Q4_K", num_draft_layers=2)
 
 
 class Bench:
-    """A target, as the engine keeps it, and both drafters on the same sequences."""
+    """A target with its KV, as an engine keeps it, and both drafters on the same sequences."""
 
     def __init__(self, pair: TinyPair) -> None:
         with GgufFile.open(pair.target) as target, GgufFile.open(pair.draft) as draft:
@@ -48,7 +48,7 @@ class Bench:
         self.num_blocks_taken = 0
 
     def begin(self, name: str, size: int, params: SamplingParams = GREEDY, num_blocks: int = 5) -> Sequence:
-        """All but the last token are computed."""
+        """Returns a new sequence for both drafters; the target has computed all tokens but the last."""
         token_ids = [int(token) for token in np.random.default_rng(size).integers(0, 250, size)]
         request = Request(request_id=name, prompt_token_ids=list(token_ids), sampling=params)
         first = self.num_blocks_taken
@@ -62,7 +62,7 @@ class Bench:
         return sequence
 
     def compute(self, sequence: Sequence) -> None:
-        """The target reads what it has not read, all but the last token."""
+        """Computes in the target all tokens that it has not computed yet, except the last one."""
         first = sequence.num_computed_tokens
         if new := sequence.token_ids[first:-1]:
             self.target.forward(build_chain_batch([TokenRun(sequence.block_table, first, new, False)], BLOCK_SIZE))
@@ -76,7 +76,7 @@ class Bench:
 
 @pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_drafts_are_those_of_a_draft_model_whatever_was_drafted_before(tiny_pair, params):
-    """Random windows and verdicts: what was drafted and rejected lies in the slots that come next."""
+    """Windows and verdicts are random, so KV of rejected draft tokens lies in the slots that are written next."""
     bench = Bench(tiny_pair)
     generator = np.random.default_rng(2)
     sequences = [bench.begin(f"s{i}", 5 + 9 * i, params) for i in range(3)]
@@ -113,13 +113,13 @@ def test_a_draft_has_a_name_and_stays_within_its_window_and_the_slots_there_are(
     assert drafts[0].is_chain
     assert bench.drafter.propose([roomy], [Plan("shared-layers", 0)]).drafts == [Draft()]
     assert bench.drafter.propose([roomy], [Plan("shared-layers", 8, stop_below=1.1)]).drafts == [
-        Draft(drafter="shared-layers")  # drawn, and not likely enough
+        Draft(drafter="shared-layers")  # a token was drawn, but it was not likely enough
     ]
     assert bench.drafter.propose([], []).drafts == []
 
 
 class CountingModel:
-    """First layers that know how many rows they had to compute in each pass."""
+    """First layers that count the rows of each pass."""
 
     def __init__(self, layers: Model) -> None:
         self._layers = layers

@@ -1,4 +1,4 @@
-"""The suffix drafter against a search of the texts, its store and its tenants, and its life with many sequences."""
+"""Compares the suffix drafter with a search of the texts, and tests its store, its tenants, and many sequences."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def propose_after(token_ids, plan=PLAN, **options):
 
 
 def say(drafter, sequence, token_ids, step_size=5):
-    """Commits tokens as an engine does, `step_size` at a time."""
+    """Commits tokens to a sequence as an engine does, `step_size` tokens in each step."""
     for start in range(0, len(token_ids), step_size):
         sequence.token_ids += token_ids[start : start + step_size]
         drafter.observe([sequence], [])
 
 
 def finish(drafter, prompt, output, name="s", tenant=""):
-    """A whole life of a sequence."""
+    """Runs a sequence from its beginning to its end."""
     sequence = make_sequence(prompt, (), name, tenant)
     drafter.begin(sequence)
     say(drafter, sequence, output)
@@ -189,7 +189,7 @@ def test_a_running_request_shares_its_text_piece_by_piece():
     assert propose(drafter, reader).token_ids == tuple(range(106, 114))
     say(drafter, writer, list(range(100 + PIECE_SIZE, 100 + 2 * PIECE_SIZE)))
     reader.token_ids += range(106, 100 + PIECE_SIZE - 2)
-    expected = range(100 + PIECE_SIZE - 2, 100 + PIECE_SIZE + 6)  # across the pieces' border
+    expected = range(100 + PIECE_SIZE - 2, 100 + PIECE_SIZE + 6)  # this crosses the border of two pieces
     assert propose(drafter, reader).token_ids == tuple(expected)
 
 
@@ -209,7 +209,7 @@ def test_output_from_before_a_preemption_is_not_stored_twice():
 
 @pytest.mark.parametrize("store_size", [0, 400, 20_000])
 def test_no_tenant_is_proposed_what_only_another_said(store_size):
-    """Each tenant has tokens of its own beside common ones, so that any leak shows in a proposal."""
+    """Each tenant has its own tokens beside common ones, so any leak shows in a proposal."""
     generator = random.Random(store_size)
     drafter = SuffixDrafter(store_size=store_size, min_survival=0.0, has_branches=True)
     own_tokens = {f"key{index}": range(1000 * index + 100, 1000 * index + 110) for index in range(3)}
@@ -252,7 +252,7 @@ def test_the_oldest_text_leaves_first_whoever_it_belongs_to():
     store.add("c", [], list(range(40)))
     assert store.tree("b") is None
     store.add("c", [], list(range(3 * size)))
-    assert store.num_tokens == 3 * size  # a text that cannot fit is left out
+    assert store.num_tokens == 3 * size  # a text that is too large for the store is not kept
     store.add("d", [1], [])
     assert store.tree("d") is None
 
@@ -274,7 +274,7 @@ def test_the_store_stays_within_its_bound(num_tenants):
 
 @pytest.mark.parametrize("text", [[7] * 100_000, [1, 2] * 50_000, random.Random(1).choices(range(9), k=100_000)])
 def test_hostile_texts_are_read_whole(text):
-    """100,000 tokens of any kind; were a token's cost to grow with the text, this would not end in this life."""
+    """Reads texts of 100,000 tokens. If the cost of a token grew with the text, this test would take forever."""
     drafter, sequence = SuffixDrafter(store_size=50_000), make_sequence([5])
     drafter.begin(sequence)
     say(drafter, sequence, text, step_size=1000)

@@ -1,4 +1,4 @@
-"""Tokens of two vocabularies: which are the same, and what a text is in the other one's tokens."""
+"""Maps between two vocabularies: which tokens are the same, and which tokens a text has in the other vocabulary."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_half_a_character_is_its_bytes(target):
 
 
 def test_the_beginning_is_the_drafts_own(target):
-    """A target's own beginning token is no part of the text."""
+    """The target's own beginning-of-sequence token is not part of the text."""
     piece = sentence_piece()
     assert VocabularyMap(target, piece).beginning == (1,)
     back = VocabularyMap(piece, target)
@@ -181,7 +181,7 @@ def test_reading_bit_by_bit_gives_the_same_text_and_tells_what_changed(make_targ
 
 
 def test_a_long_run_is_cut(target):
-    """So that a step never tokenizes more than a run, however long the draft model lacks every token."""
+    """A step never tokenizes more than a run of limited length, even if the draft model lacks every token for long."""
     foreign = tokenizer_of(VocabularyChange(seed=4, num_foreign=20).apply(TARGET))
     vocabularies = VocabularyMap(target, foreign)
     missing = next(token_id for token_id in range(VOCAB_SIZE) if vocabularies.draft_id(token_id) is None)

@@ -23,7 +23,7 @@ def tokenizer_of(vocabulary: TinyVocabulary) -> Tokenizer:
 
 
 def sentence_piece() -> Tokenizer:
-    """Tokens of bytes, letters and a few words; it wants <s> in front of a text and </s> ends one."""
+    """Returns a tokenizer of bytes, letters and a few words. Its texts begin with <s>; </s> is end-of-sequence."""
     words = ["▁the", "▁ri", "ders", "▁", *"abcdefghijklmnopqrstuvwxyz"]
     entries = {
         "model": "llama",
@@ -35,7 +35,10 @@ def sentence_piece() -> Tokenizer:
 
 
 def crossing() -> Tokenizer:
-    """Of all bytes and of pieces of words that `TARGET` lacks and whose neighbours it joins across their border."""
+    """Returns a tokenizer of all bytes and of pieces of words that `TARGET` lacks.
+
+    `TARGET` has tokens that cross the borders between neighbouring pieces.
+    """
     words = "the riders at the front of the line do the work and the others follow in the wake of the wheel"
     text = words.replace(" ", "Ġ")
     pieces = {text[i : i + size] for i in range(len(text) - 3) for size in (2, 3)} - {*TARGET.tokens}

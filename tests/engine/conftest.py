@@ -1,4 +1,4 @@
-"""Engines over tiny models: small contexts, few blocks, any drafters."""
+"""The fixture for engines over tiny models, with small contexts, few blocks and any drafters."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.support.tiny_gguf import TinyPair
 
 @pytest.fixture(scope="session")
 def engines(tiny_pair: TinyPair) -> EngineFactory:
-    """Makes engines over the tiny pair, which is loaded once."""
+    """Returns a factory of engines over the tiny pair, which is loaded once."""
     return EngineFactory(tiny_pair)

@@ -1,4 +1,4 @@
-"""`EngineFactory`: engines over one pair of tiny models that is loaded once."""
+"""`EngineFactory`: makes engines over a pair of tiny models that is loaded once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NUM_BLOCKS = 96
 
 
 def load_model(gguf: GgufFile) -> NativeModel:
-    """The model that all engine tests run on."""
+    """Loads a model in the way that all engine tests do."""
     return NativeModel(gguf, read_model_config(gguf), threads=ThreadPool(2))
 
 
 class EngineFactory:
-    """`make` gives a fresh engine; a new one empties the KV of the one before, so use one at a time."""
+    """Makes engines. A new engine empties the KV of the engine before, so use only one at a time."""
 
     def __init__(self, pair: TinyPair) -> None:
         with GgufFile.open(pair.target) as target, GgufFile.open(pair.draft) as draft:
@@ -63,8 +63,11 @@ class EngineFactory:
         epoch: int = 0,
         **settings: object,
     ) -> Engine:
-        """An engine with `drafters`, and behind them the draft model, for texts of `draft_length`, and the target's
-        first layers where asked for; `target` replaces the tiny one. With `costs` it plans by them."""
+        """Returns a new engine with `drafters`, followed by the draft model and by shared layers if asked for.
+
+        `draft_length` limits the texts of the draft model. `target` replaces the tiny target. With `costs` the engine
+        plans by these costs.
+        """
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         drawer = Drawer(self.sampler, self.vocab_size)
@@ -90,14 +93,14 @@ class EngineFactory:
 
 
 def make_controller(window: int, model_drafters: Sequence[str], costs: StepCosts | None) -> Controller:
-    """A fixed one without costs."""
+    """Returns an adaptive controller for `costs`, or a fixed one if there are none."""
     if costs is None:
         return FixedController(window, *model_drafters)
     return AdaptiveController(CostModel(costs), Limits(window))
 
 
 def request(request_id: str, prompt: Sequence[int], speculation: SpeculationParams | None = None, **sampling: object):
-    """A request for token ids."""
+    """Returns a request with token ids as its prompt."""
     return Request(
         request_id=request_id,
         prompt_token_ids=list(prompt),
@@ -107,7 +110,7 @@ def request(request_id: str, prompt: Sequence[int], speculation: SpeculationPara
 
 
 def run(engine: Engine) -> dict[str, list[Output]]:
-    """Steps until nothing is left, checking the blocks at every step; outputs by request id."""
+    """Steps until all requests have ended, and checks the blocks after every step; returns outputs by request id."""
     outputs: dict[str, list[Output]] = {}
     while engine.has_unfinished:
         for output in engine.step():
@@ -117,7 +120,7 @@ def run(engine: Engine) -> dict[str, list[Output]]:
 
 
 def token_ids(outputs: list[Output]) -> list[int]:
-    """All tokens of one request, after a check that their indices are without gaps."""
+    """Checks that the indices of one request's tokens have no gaps, and returns all of its tokens."""
     tokens: list[int] = []
     for output in outputs:
         assert output.first_token_index == len(tokens)
@@ -126,7 +129,7 @@ def token_ids(outputs: list[Output]) -> list[int]:
 
 
 def answer(outputs: list[Output]) -> tuple[object, ...]:
-    """All that must not depend on speculation: tokens, text, finish and stop reason, bits of the log-probabilities."""
+    """Returns what must not depend on speculation: tokens, text, finish and stop reason, bits of log-probabilities."""
     last = outputs[-1]
     logprobs = [(entry.token_id, entry.logprob.hex()) for output in outputs for entry in output.logprobs or ()]
     text = "".join(output.text for output in outputs)

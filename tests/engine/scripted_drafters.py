@@ -1,7 +1,7 @@
 """Drafters whose guesses a test decides: never right, always right, and random trees of right and wrong branches.
 
-All but the first know the text that plain decoding gave (`answers`, by prompt), so that every way a verdict can go is
-taken often. They keep to the protocol and check that the engine keeps to its side.
+They know the answers of plain decoding (`answers`, by prompt), so every kind of verdict occurs often. They check that
+the engine keeps to the protocol of drafters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Answers = dict[tuple[int, ...], list[int]]
 
 
 class ScriptedDrafter(Drafter):
-    """What all scripted drafters share: the book-keeping that the protocol promises them."""
+    """The base of all scripted drafters. It follows the sequences and checks what the protocol promises."""
 
     name = "scripted"
     is_free = True
@@ -49,12 +49,12 @@ class ScriptedDrafter(Drafter):
         del self.lengths[sequence.sequence_id]
 
     def future(self, sequence: Sequence) -> list[int]:
-        """What plain decoding commits next."""
+        """Returns the tokens that plain decoding commits next."""
         answer = self.answers[tuple(sequence.request.prompt_token_ids)]
         return answer[sequence.num_output_tokens :]
 
     def wrong(self, future: list[int], depth: int) -> int:
-        """A token that is not the target's at this depth."""
+        """Returns a random token that is not the target's at this depth."""
         token_id = self.random.randrange(self.vocab_size)
         is_right = depth < len(future) and future[depth] == token_id
         return (token_id + 1) % self.vocab_size if is_right else token_id
@@ -64,7 +64,7 @@ class ScriptedDrafter(Drafter):
 
 
 class WrongDrafter(ScriptedDrafter):
-    """Fills the window with tokens of which none is ever right."""
+    """Fills the window with tokens that are all wrong."""
 
     name = "wrong"
 
@@ -73,7 +73,7 @@ class WrongDrafter(ScriptedDrafter):
 
 
 class RightDrafter(ScriptedDrafter):
-    """Fills the window with what the target will say."""
+    """Fills the window with the tokens that the target will choose."""
 
     name = "right"
 
@@ -82,7 +82,7 @@ class RightDrafter(ScriptedDrafter):
 
 
 class PartlyRightDrafter(ScriptedDrafter):
-    """Is right for a random number of tokens, then wrong; at times silent."""
+    """Guesses a random number of tokens, which may be none. They are right at first and then wrong."""
 
     name = "partly-right"
 
@@ -95,7 +95,8 @@ class PartlyRightDrafter(ScriptedDrafter):
 
 
 class TreeDrafter(ScriptedDrafter):
-    """Random trees: each node hangs below a random earlier one, and is right about as often as not."""
+    """Guesses random trees. Each node hangs below a random earlier node, and is right with a probability of 0.6 if the
+    answer is long enough."""
 
     name = "tree"
 
@@ -118,7 +119,7 @@ class TreeDrafter(ScriptedDrafter):
 
 
 class FailingDrafter(ScriptedDrafter):
-    """Raises when it is asked for the third time."""
+    """Raises when it is asked for drafts for the third time."""
 
     name = "failing"
 
@@ -130,7 +131,7 @@ class FailingDrafter(ScriptedDrafter):
 
 
 class FailingReader(WrongDrafter):
-    """A drafter with a price that cannot say what it has yet to read."""
+    """A drafter that is not free and raises when it is asked how many tokens it has not read yet."""
 
     name = "failing-reader"
     is_free = False

@@ -1,6 +1,7 @@
-"""The acceptance rule by enumeration: all chains and trees of four tokens, depth three, against tables of the target.
+"""Tests the acceptance rule with all chains and trees over four tokens up to depth three, on targets that are tables.
 
-Whatever the draft, the committed tokens must be the beginning of plain decoding's, and as long as the draft allows.
+For every draft, the committed tokens must be the beginning of the text of plain decoding, and as long as the draft
+allows.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def _check(drafts: list[Draft], table: np.ndarray, params: SamplingParams, seed:
 
 def test_the_enumeration_is_complete():
     assert len(all_chains()) == 85
-    # Sets of n nodes of the infinite 4-ary tree: Fuss-Catalan numbers; 256 of the last are chains deeper than DEPTH.
+    # The number of trees of n nodes, each with up to 4 children, is a Fuss-Catalan number. For n = 4, 256 of them are
+    # chains deeper than DEPTH.
     assert len(TREES) == 4 + 22 + 140 + (969 - 4**4)
     assert len(set(TREES)) == len(TREES)
 
@@ -92,7 +94,7 @@ def test_larger_trees_in_any_node_order(params):
 
 
 def test_a_draft_never_changes_how_often_a_text_comes():
-    """Over many seeds, the first token after any draft is distributed as plain decoding's, since it is the same."""
+    """Over many seeds, the first token after any draft has the distribution of plain decoding, as it is the same."""
     table = random_table(7)
     drafts = [Draft(), Draft.chain([1, 2, 3], "chain"), next(random_trees(3, 1, 12))]
     for seed in range(200):

@@ -1,4 +1,4 @@
-"""Batches: rows, slots and paths of prompts, chains and trees, and the KV moves that accepted tree nodes need."""
+"""Tests batches: rows, slots and paths of prompts, chains and trees, and the KV moves of accepted tree nodes."""
 
 from __future__ import annotations
 

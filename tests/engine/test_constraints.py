@@ -1,4 +1,4 @@
-"""A constraint holds whatever drafts: constrained texts are those of plain decoding, and drafts keep to it too."""
+"""A constraint holds with every drafter: constrained texts equal those of plain decoding, and drafts obey it too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def constrained(name: str, sampling: dict[str, object], size: int = 3, **fields:
 
 
 def requests(sampling: dict[str, object]) -> list[Request]:
-    """Three constrained requests of different groups, and one without a constraint."""
+    """Returns three constrained requests, with groups of different sizes, and one request without a constraint."""
     free = structs.replace(constrained("free", sampling), constraint=None)
     return [free, *(constrained(str(size), sampling, size) for size in (1, 3, 8))]
 
@@ -72,7 +72,7 @@ def test_every_drafter_gives_the_constrained_text_of_plain_decoding(engines, set
     assert answers(engine, requests(sampling)) == plain_answers(engines, sampling)
     stats = engine.stats()
     assert stats.num_accepted_tokens > 10
-    assert max(kind.num_rows) > 3  # one call fills the rows of all drafts' nodes
+    assert max(kind.num_rows) > 3  # one call fills the rows of all nodes of all drafts
 
 
 @pytest.mark.parametrize("drafter", [PartlyRightDrafter, TreeDrafter])
@@ -88,7 +88,7 @@ def test_drafts_that_break_the_constraint_change_nothing(engines, drafter):
 
 
 def test_a_draft_model_drafts_nothing_that_the_constraint_forbids(engines):
-    """All that is rejected is another digit: whatever it drafts is a digit or a comma in its place."""
+    """The draft model drafts only digits, and commas in their places, so only wrong digits are rejected."""
     engine = engines.make(has_draft_model=True, constraints={"digit-groups": DigitGroups()}, max_batch_size=1)
     engine.add(constrained("r", SAMPLINGS["greedy"], size=1))
     stats = engine.stats()
@@ -96,7 +96,7 @@ def test_a_draft_model_drafts_nothing_that_the_constraint_forbids(engines):
     after = engine.stats()
     num_drafted = after.num_draft_tokens - stats.num_draft_tokens
     num_accepted = after.num_accepted_tokens - stats.num_accepted_tokens
-    assert num_accepted >= 0.4 * num_drafted  # every second token has no alternative
+    assert num_accepted >= 0.4 * num_drafted  # every second token is a comma, which has no alternative
 
 
 @pytest.mark.parametrize("num_resumed", [1, 4, 6, 17])
@@ -145,7 +145,7 @@ def test_a_constraint_that_nobody_understands_is_refused(engines, kind, source):
 
 
 class FailingGroups(DigitGroups):
-    """Fails to fill masks that are asked for while `is_broken`."""
+    """Raises when it is asked for masks while `is_broken`."""
 
     is_broken = False
 

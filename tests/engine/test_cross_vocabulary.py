@@ -1,4 +1,4 @@
-"""A draft model with another tokenizer: its drafts are of use, and the text stays the target's."""
+"""A draft model with another tokenizer: tokens of its drafts are accepted, and the text stays the target's."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ NUM_TOKENS = 48
 
 @pytest.fixture(scope="module")
 def same(tiny_pair: TinyPair) -> TinyPair:
-    """Target and draft with one vocabulary."""
+    """Returns a target and a draft model with the same vocabulary."""
     return tiny_pair
 
 
 @pytest.fixture(scope="module")
 def permuted(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    """The same models, the draft's under other ids."""
+    """Returns the same models, but the draft model's tokens have other ids."""
     return write_tiny_pair(tmp_path_factory.mktemp("permuted"), draft_vocabulary=VocabularyChange(seed=1))
 
 
 @pytest.fixture(scope="module")
 def partly_foreign(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    """The draft lacks 20 of the target's merged tokens and has 20 others."""
+    """Returns a pair whose draft model lacks 20 of the target's merged tokens and has 20 others."""
     return write_tiny_pair(
         tmp_path_factory.mktemp("foreign"), draft_vocabulary=VocabularyChange(seed=2, num_foreign=20)
     )
@@ -78,12 +78,12 @@ def answers_of(engine: Engine, sampling: str) -> dict[str, tuple[object, ...]]:
 
 @pytest.fixture(scope="module", params=SAMPLINGS)
 def plain(request: pytest.FixtureRequest, same: TinyPair) -> tuple[str, dict[str, tuple[object, ...]]]:
-    """A sampling and what the target says without any draft."""
+    """Returns the name of a sampling, and the target's answers with that sampling and without drafts."""
     return request.param, answers_of(engine_of(same, num_speculative_tokens=0), request.param)
 
 
 def test_other_ids_for_the_same_tokens_make_no_difference(same, permuted, plain):
-    """The same drafts as with one vocabulary, so noise, penalties and bias meet the tokens that they are meant for."""
+    """The drafts are those of equal vocabularies, so noise, penalties and bias apply to the intended tokens."""
     sampling, expected = plain
     engines = [engine_of(pair) for pair in (same, permuted)]
     assert [answers_of(engine, sampling) for engine in engines] == [expected, expected]
@@ -104,7 +104,7 @@ def test_tokens_that_one_of_them_lacks_change_nothing(partly_foreign, plain, sli
 
 
 def test_the_texts_hold_tokens_that_the_draft_lacks(partly_foreign, plain):
-    """Else the tests here would show little."""
+    """Without such tokens, the tests in this file would show little."""
     engine = engine_of(partly_foreign)
     foreign = set(range(256 + 105, 256 + 125))
     lengths = {name: len(foreign.intersection(answer[0])) for name, answer in plain[1].items()}
@@ -137,7 +137,7 @@ def test_a_resumed_text_goes_on_as_it_was(partly_foreign, plain, num_resumed):
 
 @pytest.mark.parametrize("num_tokens", [20, 60, 120])
 def test_a_text_that_is_longer_for_the_draft_model_may_leave_it_no_room(partly_foreign, num_tokens):
-    """The draft model has twice the target's context; what does not fit has no drafts."""
+    """The draft model has twice the target's context. A text that is still too long for it has no drafts."""
     engine, plain = (engine_of(partly_foreign, **options) for options in ({}, {"num_speculative_tokens": 0}))
     lacking = range(256 + 105, 256 + 125)
     longest = max(lacking, key=lambda token_id: len(engine.tokenizer.text_bytes(token_id)))

@@ -1,4 +1,4 @@
-"""`Engine` as its users see it: generate, stream, add, abort, restart in the middle, and what it refuses."""
+"""Tests `Engine` as its users see it: generate, stream, add, abort, resume after a restart, and refused requests."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_a_drafter_that_fails_to_say_what_it_misses_costs_nobody_a_token(engines
 
 @pytest.mark.parametrize("draft_length", [40, 100])
 def test_a_draft_model_without_room_for_a_text_leaves_it_to_the_others(engines, draft_length):
-    """Of a prompt that is too long from the start, and of an answer that gets too long."""
+    """Tests a prompt that is too long from the start, and an answer that becomes too long."""
     prompt = PROMPT * 3
     answers = {tuple(prompt): plain_tokens(engines, 160, prompt)}
     drafter = PartlyRightDrafter(answers, engines.vocab_size)
@@ -311,7 +311,7 @@ def test_a_draft_model_without_room_for_a_text_leaves_it_to_the_others(engines, 
 
 
 class CallingDrafter(WrongDrafter):
-    """Does something in the middle of every step."""
+    """Calls a function in the middle of every step."""
 
     def __init__(self, vocab_size: int, call: Callable[[], None]) -> None:
         super().__init__({}, vocab_size)
@@ -355,7 +355,7 @@ def test_a_stream_that_is_dropped_in_the_middle_of_a_step_ends_behind_it(engines
 
 
 class BrokenStream(TextStream):
-    """Stands for a defect that shows with one request only."""
+    """Stands for a defect that affects only one request."""
 
     def push(self, token_id: int) -> Progress:
         raise RuntimeError("the scripted defect")

@@ -1,4 +1,4 @@
-"""The engine's loop over messages: a request that the engine fails on is answered, and costs no other its life."""
+"""The engine's loop over messages: a request on which the engine fails gets an error, and all others go on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EPOCH = 3
 
 
 class Gateway:
-    """The other side of a loop that runs in a thread; `engine` may be looked at once the loop has ended."""
+    """The other side of a loop, which runs in a thread. Tests may look at `engine` only after the loop has ended."""
 
     def __init__(self, engine: Engine, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.engine = engine
@@ -52,7 +52,7 @@ class Gateway:
         return decode_from_engine(self._socket.recv())
 
     def outputs_until(self, request_id: str) -> dict[str, list[Output]]:
-        """Outputs by request up to the last one of this request."""
+        """Returns the outputs by request, up to the last output of this request."""
         outputs: dict[str, list[Output]] = {}
         while request_id not in outputs or outputs[request_id][-1].finish_reason is None:
             message = self.receive()
@@ -62,7 +62,7 @@ class Gateway:
         return outputs
 
     def end(self) -> None:
-        """Ends the loop and closes the sockets; once more does nothing."""
+        """Ends the loop and closes the sockets; does nothing if it was called before."""
         if self._socket.closed:
             return
         self.send(Shutdown())
@@ -81,7 +81,7 @@ def gateway(engines) -> Iterator[Gateway]:
 
 @pytest.fixture
 def failing_ids(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Requests by whose ids no sampler can be made."""
+    """Returns a set of request ids; creating a sampler fails for the ids that a test adds to it."""
     names: set[str] = set()
     make = SequenceSampler.begin
 

@@ -1,4 +1,5 @@
-"""What programs pass to `generate` and `stream` by mistake is refused with words, not answered letter by letter."""
+"""Wrong arguments of `generate` and `stream` are refused with a clear message. For example, a single text is not taken
+as a list of letters."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def test_a_text_alone_is_no_list_of_prompts(engines, prompts):
         (5, "a prompt is 5; it must be a text or a list of token ids"),
         (None, "a prompt is None; it must be a text or a list of token ids"),
         (b"ab", "a prompt is b'ab'; it must be a text or a list of token ids"),
-        (["a", "b"], "a prompt holds 'a'; token ids are integers"),
-        ([5, 6.0], "a prompt holds 6.0; token ids are integers"),
+        (["a", "b"], "a prompt contains 'a'; token ids must be integers"),
+        ([5, 6.0], "a prompt contains 6.0; token ids must be integers"),
     ],
 )
 def test_a_prompt_is_a_text_or_token_ids(engines, prompt, message):

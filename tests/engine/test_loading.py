@@ -1,4 +1,4 @@
-"""What an engine loads for its settings: drafters, KV memory, context, and what it refuses."""
+"""What an engine loads for its settings: drafters, KV memory and context; and which settings it refuses."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_first_layers_draft_without_weights_or_kv_of_their_own(tiny_pair, specul
     sampling = SamplingParams(max_tokens=40, temperature=0.0)
     answers = [engine.generate(["the riders"], sampling)[0] for engine in (plain, drafted)]
     assert answers[0].token_ids == answers[1].token_ids
-    if speculation == "fixed":  # automatic mode drafts where it pays here
+    if speculation == "fixed":  # automatic mode drafts only if it pays on this machine
         assert drafted.stats().by_drafter["shared-layers"].num_accepted_tokens > 0
 
 
@@ -193,7 +193,7 @@ def test_no_pass_of_a_profile_leaves_the_context():
 
 
 class FewTokens:
-    """A model that says it has a tiny vocabulary, and keeps what it was asked."""
+    """A model that claims to have a tiny vocabulary, and keeps the tokens that it is given."""
 
     def __init__(self, model, vocab_size):
         self.config = replace(model.config, vocab_size=vocab_size)
@@ -223,7 +223,7 @@ def test_a_profile_of_a_small_context_is_not_taken_for_a_larger_ones(tiny_pair, 
 
 
 def slowed_down(times, factor):
-    """What a machine would have shown that is so many times as slow."""
+    """Returns the times of a machine that is slower by this factor."""
     best = tuple((count, context, factor * seconds) for count, context, seconds in times.best)
     return PassTimes(best, None if times.read_s is None else factor * times.read_s)
 
@@ -245,7 +245,7 @@ def test_a_profile_of_a_busy_machine_is_put_right_by_the_next_start(tiny_pair, t
     assert msgspec.json.decode(path.read_bytes(), type=ProfileTimes).num_rounds == 2
 
     path.write_bytes(msgspec.json.encode(ProfileTimes(12, busy.target, busy.drafters)))
-    assert measure_costs(load_pair(config), config) == busy.costs()  # twelve rounds are enough
+    assert measure_costs(load_pair(config), config) == busy.costs()  # after twelve rounds nothing is measured
 
 
 def test_a_profile_that_cannot_be_read_is_measured_anew(tiny_pair, tmp_path, caplog):
@@ -348,7 +348,7 @@ def test_tokens_without_a_row_are_refused(tmp_path):
 
 
 def test_more_threads_than_can_be_started_are_refused(monkeypatch, tiny_pair):
-    """As where a group's tasks are limited."""
+    """The thread pool fails as it does in a control group that limits the number of tasks."""
 
     def refuse(num_threads):
         raise RuntimeError("only 2 of 64 threads can run here; ask for fewer")

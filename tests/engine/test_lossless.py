@@ -1,4 +1,4 @@
-"""The promise: the same tokens, text, finish reasons and log-probability bits, whatever is drafted or cached."""
+"""Tests the promise: tokens, text, finish reasons and bits of log-probabilities do not depend on drafts or caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BROKEN_RUN = SamplingParams(temperature=0.8, seed=4, max_tokens=24, ignore_eos=T
 
 
 def prompts(seed: int, count: int, vocab_size: int = 256) -> list[list[int]]:
-    """Prompts of mixed lengths; some begin alike (prefix cache), some repeat themselves (n-gram)."""
+    """Returns prompts of mixed lengths: some begin alike, for the prefix cache, some repeat themselves, for n-grams."""
     generator = random.Random(seed)
     shared = [generator.randrange(32, 127) for _ in range(40)]
     result = []
@@ -55,7 +55,7 @@ def prompts(seed: int, count: int, vocab_size: int = 256) -> list[list[int]]:
 
 
 def mixed_requests(sampling: dict[str, object]) -> list[object]:
-    """Six requests that end in different ways."""
+    """Returns six requests that end in different ways."""
     texts = prompts(1, 6)
     endings = [
         {"max_tokens": 40},
@@ -76,7 +76,8 @@ def answers_of(engine, requests):
 
 
 class Plain:
-    """What plain decoding says to `mixed_requests`, one at a time, and to the same without any end: the future."""
+    """The answers of plain decoding to `mixed_requests`, one at a time. `futures` has the tokens of the same prompts
+    without any stop condition."""
 
     def __init__(self, engines: EngineFactory, sampling: dict[str, object]) -> None:
         self.sampling = sampling
@@ -123,7 +124,7 @@ def test_scripted_drafts_change_nothing(engines, plain, drafter_type, window):
 
 
 def make_suffix_trees() -> Drafter:
-    """Drafts branch, and hopeless nodes stay in them."""
+    """Returns a suffix drafter whose drafts have branches and keep unlikely nodes."""
     return SuffixDrafter(store_size=2000, min_survival=0.01, has_branches=True)
 
 
@@ -159,7 +160,7 @@ def test_the_targets_first_layers_change_nothing(engines, plain, shared_layers, 
 
 @pytest.mark.parametrize("costs", [None, COSTS["cheap rows"]], ids=["fixed", "automatic"])
 def test_requests_choose_among_drafters_that_run_models(engines, plain, costs):
-    """Two of them draft in one step, each for its own requests."""
+    """Two drafters draft in the same step, each for the requests that chose it."""
     engine = engines.make(has_draft_model=True, shared_layers=2, window=5, max_batch_size=4, costs=costs)
     names = {}
     for index, item in enumerate(plain.requests):
@@ -224,7 +225,7 @@ def test_a_draft_models_branches_change_nothing(engines, plain, monkeypatch):
 
 
 def test_drafts_from_what_others_said_change_nothing(engines, plain):
-    """The store is empty at first, then full of other texts for the same prompts beside these very texts."""
+    """The store is empty at first. Later it has the same texts, and other texts for the same prompts."""
     engine = engines.make([make_suffix_trees()], window=7, max_batch_size=3)
     assert answers_of(engine, plain.requests) == plain.answers
     num_accepted_cold = engine.stats().num_accepted_tokens
@@ -316,7 +317,7 @@ def test_a_request_may_decline_or_limit_speculation(engines, plain):
 
 
 class BrokenModel:
-    """The target, but that every row of logits after `token_id` is NaN."""
+    """The target, except that the row of logits after each `token_id` is NaN."""
 
     def __init__(self, model: Model, token_id: int) -> None:
         self._model = model

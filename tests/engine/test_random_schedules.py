@@ -1,6 +1,7 @@
-"""Random lives of an engine: any drafter, window, chunk and number of blocks; joins, aborts and restarts at any time.
+"""Random lives of an engine, with any drafter, window, chunk size and number of blocks; requests join, are aborted and
+are resumed after restarts at any time.
 
-Every seed is one life. Whatever happens, each request that is not aborted says what it says when it is alone.
+Every seed is one life. Each request that is not aborted must give the answer that it gives when it runs alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def random_request(generator: random.Random, name: str, prompts: list[list[int]]
 
 
 class Life:
-    """One engine with its requests and what each of them must say."""
+    """One engine with its requests, and the answer that each of them must give."""
 
     def __init__(self, engines, seed: int) -> None:
         self.generator = generator = random.Random(seed)
@@ -44,7 +45,10 @@ class Life:
         self.outputs: dict[str, list[object]] = {name: [] for name in self.requests}
 
     def make_engine(self, engines):
-        """Scripted drafters know one future of each prompt, so they are right for some requests only."""
+        """Returns an engine with random settings and drafters.
+
+        Scripted drafters know one answer for each prompt, so they are right for only some of the requests.
+        """
         generator = self.generator
         futures = {tuple(r.prompt_token_ids): list(self.answers[name][0]) for name, r in self.requests.items()}
         scripted = generator.choice(SCRIPTED)(futures, engines.vocab_size, generator.randrange(1000))
@@ -62,7 +66,7 @@ class Life:
         )
 
     def live(self) -> None:
-        """Adds, steps and aborts until all is over."""
+        """Adds requests, steps and aborts until all requests have ended."""
         names = list(self.requests)
         self.generator.shuffle(names)
         while names or self.engine.has_unfinished:
@@ -77,7 +81,7 @@ class Life:
 
 @pytest.fixture(scope="module", params=["qwen2", "gemma3"])
 def any_engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EngineFactory:
-    """Full attention, and sliding windows."""
+    """Returns engines of a model with full attention, and of one with sliding windows."""
     return EngineFactory(write_tiny_pair(tmp_path_factory.mktemp(request.param), request.param, "Q4_K"))
 
 

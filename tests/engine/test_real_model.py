@@ -1,6 +1,7 @@
-"""The promise on SmolLM2: tokens, text, log-probabilities and whole rows of logits are plain decoding's, bit for bit.
+"""Tests the promise on SmolLM2: tokens, text, log-probabilities and whole rows of logits equal those of plain decoding,
+bit for bit.
 
-tests/large has the same over 5,000 tokens, and for the default pair.
+tests/large tests the same with more than 5,000 tokens, and on the default pair.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ _logger = logging.getLogger(__name__)
 
 @pytest.fixture(scope="module")
 def twins(smollm2_path: Path) -> LoadedPair:
-    """SmolLM2, and itself, whole, as its draft model."""
+    """Returns SmolLM2 with its own whole model as the draft model."""
     whole = {"draft_vocab_size": None, "draft_weight_bits": None}
     return load_pair(EngineConfig(model=str(smollm2_path), draft_model=str(smollm2_path), **whole))
 
 
 @pytest.fixture(scope="module")
 def runner(twins: LoadedPair, smollm2_path: Path) -> Runner:
-    """SmolLM2, and itself without one layer as its draft model."""
+    """Returns a runner of SmolLM2, whose draft model is SmolLM2 without one layer."""
     pair = replace(twins, draft=load_without_layers(smollm2_path, {SKIPPED_LAYER}))
     config = EngineConfig(
         model="smollm2",
@@ -63,7 +64,7 @@ def runner(twins: LoadedPair, smollm2_path: Path) -> Runner:
 
 @pytest.fixture(scope="module")
 def expected(runner: Runner) -> Expected:
-    """Every other prompt asks for a text anew, the rest repeat themselves, for n-grams."""
+    """Returns the answers of plain decoding. Every second prompt repeats itself, for n-grams; the others are chats."""
     tokenizer = runner.pair.target.tokenizer
     chats = sorted((tokenizer.encode_chat(task.messages) for task in read_tasks()), key=len)
     repeated = [tokenizer.encode_prompt(text * 5) for text in REPEATED_TEXTS]
@@ -81,7 +82,7 @@ def test_speculation_changes_nothing(runner, expected, drafter, sampling):
 
 
 def test_a_model_that_drafts_for_itself_is_never_wrong(runner, twins, expected):
-    """Target and draft compute a row in other batches, chunks and KV blocks, and agree in every token."""
+    """Target and draft model compute a row in different batches, chunks and KV blocks, but agree on every token."""
     result = run_trial(replace(runner, pair=twins), ("draft-model",), "sampled", expected)
     _logger.info(result.summary)
     result.check()
@@ -90,7 +91,8 @@ def test_a_model_that_drafts_for_itself_is_never_wrong(runner, twins, expected):
 
 
 def test_a_trial_notices_one_bit(runner, expected):
-    """The comparison itself: a target whose one logit has another last bit in batches says the same, and is caught."""
+    """Tests the comparison itself. One logit of this target has another last bit in batches: the tokens stay the same,
+    but the rows of logits differ."""
     faulty = make_faulty(runner.pair, token_id=7, rise=None)
     result = run_trial(replace(runner, pair=faulty), ("ngram",), "greedy", expected.first(4))
     assert result.num_different_tokens == 0
@@ -109,7 +111,7 @@ def test_trees_change_nothing(runner, expected):
 
 @pytest.mark.parametrize(("drafters", "num_blocks"), [(ALL_DRAFTERS, 9), (ALL_DRAFTERS[1:], 9), (ALL_DRAFTERS[1:], 12)])
 def test_preemption_changes_nothing(runner, expected, drafters, num_blocks):
-    """Nothing is aborted here, so whoever is preempted answers in full."""
+    """No request is aborted here, so every preempted request still gives its full answer."""
     prompts = sorted(expected.prompts, key=len)[:4]
     full = runner.plain_answers(prompts, num_tokens=32)
     run = runner.run(drafters, num_blocks=num_blocks, context_window_size=112)

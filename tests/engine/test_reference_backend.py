@@ -1,4 +1,4 @@
-"""The reference backend runs the whole engine: all drafters, lossless, with its own sampler and no native model."""
+"""The whole engine runs on the reference backend, with its own sampler and no native model; drafts change no text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLINGS = {
 
 @pytest.fixture(scope="module")
 def small_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    """Of few numbers, as numpy is slow."""
+    """Returns a pair of very small models, because numpy is slow."""
     return write_tiny_pair(tmp_path_factory.mktemp("small"), "qwen2", "Q8_0", hidden_size=64, head_dim=16, ffn_size=96)
 
 
@@ -49,12 +49,12 @@ def test_speculation_changes_nothing(small_pair, settings, sampling, tmp_path, m
     plain = answers_of(engine_of(small_pair, drafters=()), sampling)
     engine = engine_of(small_pair, **settings)
     assert answers_of(engine, sampling) == plain
-    if {"draft-model", "shared-layers"}.intersection(settings.get("drafters", ())):  # others find little to repeat here
+    if {"draft-model", "shared-layers"}.intersection(settings.get("drafters", ())):  # others find few repetitions here
         assert engine.stats().num_accepted_tokens > 0
 
 
 def test_it_says_nearly_what_the_native_one_says(small_pair):
-    """The same model in other arithmetic: log-probabilities agree closely, and greedy tokens with them."""
+    """Both backends run the same model with different arithmetic, so log-probabilities and greedy tokens agree."""
     reference, native = (
         engine_of(small_pair, backend=backend, drafters=(), activation_bits=15).generate(PROMPTS, SAMPLINGS["greedy"])
         for backend in ("reference", "native")

@@ -1,4 +1,4 @@
-"""Scheduling seen from outside: fairness, the order of arrival, preemption, sharing of prefixes, limits of a draft."""
+"""Tests scheduling from outside: fairness, the order of arrival, preemption, shared prefixes, and limits of drafts."""
 
 from __future__ import annotations
 

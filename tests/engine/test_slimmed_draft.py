@@ -1,4 +1,4 @@
-"""A slimmed draft model: the text stays the target's, and the engine slims what its settings say and nothing else."""
+"""A slimmed draft model: the text stays the target's, and the engine slims only what its settings say."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_slimmed_draft_changes_nothing(tiny_pair, sampling, slimming):
 
 
 class Watched(WatchedDrafter):
-    """A drafter that keeps the tokens it guessed."""
+    """A drafter that keeps the tokens that it guessed."""
 
     def __init__(self, drafter: Drafter) -> None:
         super().__init__(drafter)

@@ -1,4 +1,4 @@
-"""The suffix drafter inside an engine: whose texts it keeps, how many, and for whom they are proposed."""
+"""The suffix drafter inside an engine: which texts it keeps, how many, and to which tenants it proposes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMPT = random.Random(5).choices(range(32, 127), k=24)
 
 
 def ask(engine: Engine, name: str, tenant: str) -> tuple[list[int], int]:
-    """The answer, and how many of its tokens were drafted right."""
+    """Returns the answer's tokens, and how many of them a draft had guessed."""
     item: Request = request(name, PROMPT, max_tokens=60, temperature=0.9, seed=11, ignore_eos=True)
     engine.add(structs.replace(item, tenant=tenant))
     outputs = run(engine)[name]

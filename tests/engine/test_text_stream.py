@@ -1,4 +1,4 @@
-"""Stop tests token by token: order of the checks, where text is cut, and what counts as output."""
+"""Tests when a text ends, token by token: the order of the checks, where the text is cut, and what counts as output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROMPT = [104, 105]
 
 
 def push_all(engines, tokens, max_output_tokens=100, **sampling):
-    """Text, number of tokens taken, finish."""
+    """Pushes tokens until one ends the text; returns the text, the number of tokens taken, and the finish."""
     request = Request(request_id="r", prompt_token_ids=PROMPT, sampling=SamplingParams(**sampling))
     stream = TextStream(request, engines.tokenizer, max_output_tokens)
     text = ""

@@ -25,7 +25,7 @@ NUM_TOKENS = 40
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
-    """Both ends of the socket between gateway and engine."""
+    """Yields both ends of a socket between gateway and engine."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as own, context.socket(zmq.DEALER) as engines:
         own.bind("inproc://engine")
         engines.connect("inproc://engine")
@@ -33,7 +33,7 @@ def gateway() -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
 
 
 def files_executed(work: Callable[[], object]) -> set[str]:
-    """The package's files of which a function is called meanwhile, relative to the repository."""
+    """Returns the package's files that have a function which `work` calls, relative to the repository."""
     names: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -60,7 +60,7 @@ def test_a_plain_step_executes_the_files_that_are_listed(
     plain_step = engine.step
 
     class TracedLoop(EngineLoop):
-        """A loop whose every round is traced, from receiving messages to sending outputs; it ends with the request."""
+        """A loop that traces each round, from receiving messages to sending outputs. It ends with the request."""
 
         def _receive(self) -> None:
             steps.append(files_executed(super()._receive))
@@ -79,8 +79,8 @@ def test_a_plain_step_executes_the_files_that_are_listed(
     TracedLoop(engine, engines, 0).run()
     messages = [decode_from_engine(own.recv()) for _ in range(NUM_TOKENS)]
     assert all(isinstance(message, Outputs) for message in messages)
-    decoding = steps[5:-5]  # neither the prompt nor the end
+    decoding = steps[5:-5]  # without the steps of the prompt and of the end
     common = set.intersection(*decoding)
     assert sorted(common) == sorted(files_of_a_tokens_life())
-    occasional = set.union(*decoding) - common  # a few times a second
+    occasional = set.union(*decoding) - common  # files that are executed only a few times a second
     assert occasional <= {"src/paceline/engine/collect_stats.py"}

@@ -1,4 +1,4 @@
-"""What verdicts carry beside tokens: log-probabilities, row hashes, who drafted; ragged batches."""
+"""Tests what verdicts have beside tokens: log-probabilities, row hashes and the drafter's name; and ragged batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server with a tiny pair for all tests that leave it as they found it."""
+"""Fixtures of the gateway's tests: a server with a tiny pair, shared by all tests that do not change its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.tiny_gguf import TinyPair, write_tiny_pair
 
 @pytest.fixture(scope="session")
 def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    """A target and its draft model."""
+    """Returns a target and its draft model."""
     return write_tiny_pair(
         tmp_path_factory.mktemp("pair"), hidden_size=64, head_dim=16, ffn_size=128, weight_type="Q8_0"
     )
@@ -22,7 +22,7 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 @pytest.fixture(scope="session")
 def engine_config(tiny_pair: TinyPair) -> EngineConfig:
-    """The tiny pair on one thread, with a context of 256 tokens, that always drafts."""
+    """Returns settings for the tiny pair on one thread, with a context of 256 tokens, and with fixed drafting."""
     return EngineConfig(
         model=str(tiny_pair.target),
         draft_model=str(tiny_pair.draft),
@@ -36,7 +36,7 @@ def engine_config(tiny_pair: TinyPair) -> EngineConfig:
 
 @pytest.fixture(scope="session")
 def server(engine_config: EngineConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A running server."""
+    """Yields a running server."""
     directory: Path = tmp_path_factory.mktemp("server")
     with ServerProcess(directory, engine_config) as process:
         yield process.wait_ready()

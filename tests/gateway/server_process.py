@@ -1,4 +1,4 @@
-"""`ServerProcess`: `paceline.gateway.serve` in a process of its own, with its log read as it is written."""
+"""`ServerProcess`: runs `paceline.gateway.serve` in its own process, and reads its log while it is written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except PacelineError as error:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """The condition's first true value; fails where that takes absurdly long."""
+    """Waits for the condition and returns its first true value; fails if that takes absurdly long."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if value := condition():
@@ -47,7 +47,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether the process exists and is not a zombie."""
+    """Returns whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -56,16 +56,16 @@ def is_alive(process_id: int) -> bool:
 
 
 class ServerProcess:
-    """A server that caches in `directory` and has its sockets in `temporary_dir`. Leaving the context ends it.
+    """A server with `num_engines` engines of the same settings. Leaving the context ends it.
 
-    It has `num_engines` engines of the same settings.
+    Its model cache is in `directory`, and its sockets are in `temporary_dir`.
     """
 
     def __init__(
         self, directory: Path, engine: EngineConfig, server: ServerConfig | None = None, *, num_engines: int = 1
     ) -> None:
         settings = (server or ServerConfig(port=0)).model_copy(update={"log_format": "json"})
-        self._temporary_dir = tempfile.TemporaryDirectory(prefix="pl-")  # short, as paths of sockets must be
+        self._temporary_dir = tempfile.TemporaryDirectory(prefix="pl-")  # short, because sockets' paths must be short
         self.temporary_dir = Path(self._temporary_dir.name)
         environment = {**os.environ, "TMPDIR": str(self.temporary_dir), "PACELINE_CACHE_DIR": str(directory / "cache")}
         engines = json.dumps([engine.model_dump(mode="json")] * num_engines)
@@ -87,12 +87,12 @@ class ServerProcess:
         self._reader.start()
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The log's entries of that event."""
+        """Returns the log's entries for this event."""
         entries = [json.loads(line) for line in list(self.log) if line.startswith("{")]
         return [entry for entry in entries if entry["event"] == name]
 
     def wait_ready(self) -> Self:
-        """Returns once the log says so."""
+        """Returns when the log says that the server is ready; fails if the server ends before."""
         wait_until(lambda: self.events("ready") or self.process.poll() is not None, "the server is ready")
         assert self.process.poll() is None, "\n".join(self.log)
         return self
@@ -105,12 +105,12 @@ class ServerProcess:
 
     @property
     def engine_process_id(self) -> int:
-        """The latest engine's process."""
+        """The process id of the latest engine."""
         process_id: int = self.events("engine starting")[-1]["process_id"]
         return process_id
 
     def metrics(self) -> dict[str, float]:
-        """Samples of /metrics by name, those of several labels added up."""
+        """Returns the samples of /metrics by name; samples with different labels are added up."""
         text = httpx.get(f"{self.url}/metrics", timeout=PATIENCE_S).text
         totals: dict[str, float] = {}
         for family in text_string_to_metric_families(text):
@@ -119,7 +119,7 @@ class ServerProcess:
         return totals
 
     def wait_for_end(self) -> int:
-        """The exit code, once the process has ended and its whole log is read."""
+        """Waits until the process has ended and its whole log is read; returns the exit code."""
         code = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         return code

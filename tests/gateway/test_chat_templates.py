@@ -1,4 +1,4 @@
-"""Over HTTP: what messages hold reaches the model's chat template, and a slow template holds up no other call."""
+"""Over HTTP, the contents of messages reach the model's chat template, and a slow template delays no other call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a server whose model has that template."""
+    """Yields a client of a server whose model has this chat template."""
     directory = tmp_path_factory.mktemp("templates")
     with (
         ServerProcess(directory, _config(directory, TEMPLATE)) as process,
@@ -54,7 +54,7 @@ def _chat(http: httpx.Client, messages: list[dict[str, Any]], **options: Any) ->
 
 
 def _answer(response: httpx.Response, of: str) -> tuple[str, int]:
-    """The text of an answer and how long its prompt is."""
+    """Returns the text of an answer and the number of its prompt's tokens."""
     assert response.status_code == 200, response.text
     choice = response.json()["choices"][0]
     text = choice["text"] if of == "completion" else choice["message"]["content"]

@@ -1,4 +1,5 @@
-"""Requests in flight: outputs find those who wait, old and repeated news is dropped, every end is told once."""
+"""Requests in flight: outputs reach the calls that wait, old and repeated outputs are dropped, and each end is reported
+once."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ MODEL = ModelInfo(name="m", context_window_size=64, vocab_size=100)
 
 
 class Bench:
-    """A client whose engine is this test: `sent` is what the engine was told."""
+    """A client whose engine is played by the test. `sent` has the messages that the engine got."""
 
     def __init__(self, *, max_queued_requests: int = 4, ready_timeout_s: float = 5.0) -> None:
         self.registry = CollectorRegistry()
@@ -50,11 +51,11 @@ class Bench:
         self.client.attach(epoch, MODEL, self.sent.append)
 
     async def submit(self, *requests: Request, arrival_s: float | None = None) -> OutputStream:
-        """Submits the choices of one call, which came just now where nothing else is said."""
+        """Submits the choices of one call; `arrival_s` None means that the call arrives now."""
         return await self.client.submit(requests, time.monotonic() if arrival_s is None else arrival_s)
 
     def encode(self, message: ToEngine) -> None:
-        """Sends as an engine's handle does, which refuses what has no encoding."""
+        """Sends a message as `EngineHandle` does: it raises if the message cannot be encoded."""
         self.sent.append(decode_to_engine(encode_message(message)))
 
     def say(self, *outputs: Output, stats: EngineStats | None = None) -> None:
@@ -130,7 +131,7 @@ async def test_missing_or_doubled_tokens_end_the_request_with_an_error(first: in
         bench.say(output("a", 0, 4))
         bench.say(output("a", first, *token_ids))
         await anext(stream)
-        with pytest.raises(PacelineError, match="where 1 were expected"):
+        with pytest.raises(PacelineError, match="but index 1 was expected"):
             await anext(stream)
     assert bench.sent[1:] == [AbortRequest("a")]
 

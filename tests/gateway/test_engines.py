@@ -1,4 +1,4 @@
-"""One gateway before other engines than one native process: two replicas, and the reference backend."""
+"""A gateway with other engines than one native process: with two replicas, and with the reference backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGES = [{"role": "user", "content": "the front of the line"}]
 
 @pytest.fixture(scope="module")
 def two_engines(engine_config: EngineConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with two engines of the same tiny model."""
+    """Yields a server with two engines of the same tiny model."""
     with ServerProcess(tmp_path_factory.mktemp("two"), engine_config, num_engines=2) as process:
         yield process.wait_ready()
 
@@ -39,14 +39,14 @@ def chat(url: str, **fields: object) -> str:
 
 
 def by_engine(server: ServerProcess, name: str) -> dict[str, float]:
-    """A metric's value for each engine."""
+    """Returns the value of a metric for each engine."""
     text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_S).text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {sample.labels["engine"]: sample.value for sample in samples if sample.name == name}
 
 
 def process_ids(server: ServerProcess) -> dict[str, int]:
-    """The latest process of each engine."""
+    """Returns the id of the latest process of each engine."""
     return {event["engine"]: event["process_id"] for event in server.events("engine starting")}
 
 
@@ -107,5 +107,5 @@ def test_engines_of_one_name_that_would_say_different_texts_are_refused(other: d
     def engine(path: str = "a.gguf", **settings: str) -> tuple[EngineConfig, ResolvedModel]:
         return EngineConfig(model=path, **settings), ResolvedModel("x", tmp_path / path)
 
-    with pytest.raises(UsageError, match="engines that are called 'x' differ in model, backend"):
+    with pytest.raises(UsageError, match="engines with the same name 'x' differ in model, backend"):
         create_replicas([engine(), engine(**other)], ServerConfig(), StatusBoard(), tmp_path)

@@ -1,4 +1,4 @@
-"""The small parts: listener, disconnect, restart delay, error kinds, log lines."""
+"""Tests the gateway's small parts: listener, disconnect, restart delay, error kinds and log lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_listener_takes_connections_at_once() -> None:
 def test_an_address_of_another_machine_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--host"):
         open_listener("192.0.2.1", 0)
-    with pytest.raises(UsageError, match="no address of this machine"):
+    with pytest.raises(UsageError, match="is not an address of this machine"):
         open_listener("no.such.host.invalid", 0)
 
 

@@ -1,4 +1,4 @@
-"""What lies around the API: errors of every kind in one shape, request ids, health, metrics, the documented schema."""
+"""Tests what surrounds the API: errors in one form, request ids, health, metrics and the documented schema."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_can_be_got_can_be_asked_for_its_head(http: httpx.Client, path: str
 
 def test_the_log_says_why_a_request_was_refused(http: httpx.Client, server: ServerProcess) -> None:
     def logged(path: str, content: str) -> tuple[object, ...]:
-        """Status, error and field in the log line of a request with this body."""
+        """Sends a request with this body; returns the status, the error and the field in its log line."""
         name = f"refused-{uuid.uuid4()}"
         http.post(path, content=content, headers={"x-request-id": name})
         [line] = wait_until(
@@ -267,7 +267,7 @@ def test_a_key_drafts_from_what_it_was_told_and_no_other_does(http: httpx.Client
     }
 
     def ask(key: str) -> tuple[str, int]:
-        """The answer, and how many of its tokens were drafted right."""
+        """Returns the answer, and how many of its tokens a draft had guessed."""
         answer = http.post("/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"}).json()
         return answer["choices"][0]["text"], answer["speculation"]["accepted"]
 

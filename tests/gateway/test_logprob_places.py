@@ -1,4 +1,4 @@
-"""Where a token stands in the answer's text, and which tokens belong to a text that a stop string ended."""
+"""Tests where tokens begin in the answer's text, and which tokens belong to a text that a stop string ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offsets(placer: LogprobPlacer, *outputs: Output) -> list[list[int]]:
 
 
 def test_all_tokens_of_one_character_begin_where_it_does(tokenizer: Tokenizer) -> None:
-    """The tiny vocabulary's first 256 ids are bytes, of which the Chinese character takes three."""
+    """The first 256 ids of the tiny vocabulary are bytes; the Chinese character takes three of them."""
     token_ids = list("a漢bé!".encode())
     news = output(token_ids, "a漢bé!", finish_reason=FinishReason.LENGTH)
     assert offsets(LogprobPlacer(tokenizer, [65]), news) == [[0, 1, 1, 1, 2, 3, 3, 4]]
@@ -56,7 +56,7 @@ def test_bytes_that_are_no_character_have_the_place_of_their_replacement(tokeniz
 
 
 def test_tokens_behind_a_stop_string_are_not_part_of_the_text(tokenizer: Tokenizer) -> None:
-    """`cd` is a stop string; its first letter is held back until the second shows what it is."""
+    """`cd` is a stop string. Its first letter is held back until the second shows that it is the stop string."""
     news = [
         output(list(b"abc"), "ab"),
         output(list(b"d"), "", finish_reason=FinishReason.STOP, stop_reason="cd"),

@@ -1,4 +1,4 @@
-"""Messages survive the wire unchanged, what a replay needs included."""
+"""Messages between gateway and engine arrive unchanged, including the fields that a replay needs."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The official client against a real server: every field does what it says."""
+"""Runs OpenAI's official client against a real server: every field does what its documentation says."""
 
 from __future__ import annotations
 

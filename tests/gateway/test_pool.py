@@ -1,4 +1,4 @@
-"""Which replica gets a call, and which models there are."""
+"""Tests which replica gets a call, and which models the pool lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.gateway.pool import Pool, ServedModel
 
 @dataclass(eq=False)
 class ScriptedReplica:
-    """A replica of which only the state counts."""
+    """A replica whose state a test sets; it answers no calls."""
 
     served_name: str = "a"
     model_names: frozenset[str] = field(default=frozenset({"a", "a-file"}))

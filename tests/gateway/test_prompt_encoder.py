@@ -1,4 +1,5 @@
-"""From a call's texts to token ids: what cannot fit is refused unread, and what is large leaves the event loop free."""
+"""Encoding of prompts: texts that cannot fit are refused without being encoded, and large ones never block the event
+loop."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ LARGE = 2**20
 
 
 class Recorder:
-    """Passes calls of a tokenizer's methods on and notes their texts' sizes and the threads that they ran in."""
+    """Records the calls of a tokenizer's methods: the sizes of the texts, and the threads in which they ran."""
 
     def __init__(self, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -131,7 +132,7 @@ async def test_a_large_body_is_encoded_beside_the_event_loop_however_small_its_p
 
 
 async def test_no_more_texts_are_encoded_at_once_than_there_are_cores(info: ModelInfo) -> None:
-    """Though clients leave, which cannot stop an encoding that has begun."""
+    """That holds even if clients disconnect, because an encoding that has begun cannot be stopped."""
     num_cores = len(os.sched_getaffinity(0))
     lock, release = threading.Lock(), threading.Event()
     running = most = 0

@@ -1,4 +1,4 @@
-"""Every field of a request is honoured, cannot change the text, or is refused by its name."""
+"""Every field of a request is honoured, or cannot change the text, or is refused by its name."""
 
 from __future__ import annotations
 
@@ -283,11 +283,11 @@ def test_the_largest_numbers_are_honoured() -> None:
 def test_stop_strings_up_to_the_limits_are_honoured() -> None:
     stop = [character * 1024 for character in map(chr, range(256, 320))]
     assert completion(stop=stop).stop == tuple(stop)
-    assert "65 are more than 64 strings" in str(
+    assert "65 strings exceed the limit of 64" in str(
         refusal(CompletionRequest, json.dumps({"prompt": "a", "stop": ["a"] * 65}))
     )
     message = str(refusal(CompletionRequest, json.dumps({"prompt": "a", "stop": "a" * 2000})))
-    assert "a string of 2000 characters is longer than 1024" in message
+    assert "a string of 2000 characters exceeds the limit of 1024" in message
 
 
 def test_min_tokens_up_to_the_limit_are_honoured() -> None:
@@ -296,7 +296,7 @@ def test_min_tokens_up_to_the_limit_are_honoured() -> None:
     assert chat(min_tokens=1000).min_tokens == 1000
     assert chat(max_completion_tokens=5, min_tokens=5).min_tokens == 5
     message = str(refusal(CompletionRequest, b'{"prompt": "a", "min_tokens": 17}'))
-    assert message == "min_tokens cannot be honoured: it is larger than the limit of 16, lower it or raise max_tokens"
+    assert message == "min_tokens cannot be honoured: it exceeds the limit of 16 tokens, lower it or raise max_tokens"
 
 
 def test_every_choice_is_the_tenants() -> None:
@@ -323,7 +323,7 @@ def test_reasoning_is_the_assistants(name: str) -> None:
     assert chat(messages=[{**MESSAGES[0], name: None}]) == chat()
     error = refusal(ChatCompletionRequest, json.dumps({"messages": [{**MESSAGES[0], name: "because"}]}))
     assert (error.param, error.code) == (f"messages[0].{name}", "unsupported_value")
-    assert str(error).endswith("only messages of the assistant have reasoning, leave it out")
+    assert str(error).endswith("only the assistant's messages may have it, leave it out")
     error = refusal(ChatCompletionRequest, json.dumps({"messages": [{**answer, name: ["because"]}]}))
     assert (error.param, error.code) == (f"messages[0].{name}", "invalid_value")
 

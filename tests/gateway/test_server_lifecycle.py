@@ -1,4 +1,4 @@
-"""A server's life with real processes and signals: crashes, clients that leave, full queues, starts and ends."""
+"""Tests a server with real processes and signals: crashes, clients that disconnect, full queues, starts and ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG: Any = {"model": "default", "prompt": "the line", "max_tokens": CONTEXT - 1
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> EngineConfig:
-    """A tiny model without drafts whose longest answer takes far longer than a test needs to intervene."""
+    """Returns settings for a tiny model without drafts. Its longest answer takes so long that a test can intervene."""
     path = tmp_path_factory.mktemp("long") / "long.gguf"
     write_tiny_gguf(path, "qwen2", "Q8_0", hidden_size=64, head_dim=16, ffn_size=128, context_length=CONTEXT)
     return EngineConfig(model=str(path), drafters=(), context_window_size=CONTEXT, max_batch_size=4, num_threads=1)
@@ -35,7 +35,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> EngineConfig:
 
 @pytest.fixture(scope="module")
 def lasting_server(config: EngineConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that holds two queued requests, for tests after which it serves on."""
+    """Yields a server whose queue has two places, for tests after which the server still runs."""
     gateway = ServerConfig(port=0, max_queued_requests=2)
     with ServerProcess(tmp_path_factory.mktemp("lasting"), config, gateway) as process:
         yield process.wait_ready()
@@ -43,7 +43,7 @@ def lasting_server(config: EngineConfig, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def server(config: EngineConfig, tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server of this test alone that gives no grace."""
+    """Yields a server for one test only, which does not wait for open requests when it ends."""
     with ServerProcess(tmp_path, config, ServerConfig(port=0, shutdown_grace_s=0.0)) as process:
         yield process.wait_ready()
 
@@ -53,13 +53,13 @@ def client_of(server: ServerProcess) -> OpenAI:
 
 
 def answers(server: ServerProcess) -> bool:
-    """Whether the server answers a short request."""
+    """Returns whether the server answers a short request."""
     answer = client_of(server).completions.create(model="default", prompt="a", max_tokens=3)
     return answer.choices[0].finish_reason == "length"
 
 
 class Growth:
-    """How metrics of a server have grown since this was made."""
+    """The growth of a server's metrics since this object was created."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server

@@ -1,4 +1,5 @@
-"""Blocks: growing, sharing, trimming, eviction order, and a random walk with an integrity check after each step."""
+"""Tests blocks: growing, sharing, trimming, the order of evictions, and random operations with an integrity check after
+each."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def test_integrity_check_finds_a_table_that_was_not_declared():
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Sequences of two tenants, of a tiny alphabet, grow, fork, trim and end over few blocks with a prefix cache."""
+    """Sequences of two tenants grow, fork, trim and end on few blocks with a prefix cache. They use only two tokens, so
+    many prefixes are equal."""
 
     def __init__(self) -> None:
         super().__init__()

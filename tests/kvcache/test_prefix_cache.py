@@ -1,4 +1,4 @@
-"""Prefix hits: what enters, what is found, and that a hash alone is never believed."""
+"""Tests the prefix cache: which blocks enter it, which are found, and that an equal hash alone is never trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise over 5,120 tokens for each drafter and sampling, on SmolLM2 and on the default pair."""
+"""Tests the promise with 5,120 tokens for each drafter and sampling, on SmolLM2 and on the default pair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load_smollm2() -> LoadedPair:
-    """SmolLM2 has no small sibling: the draft model is itself without one layer."""
+    """Returns SmolLM2 with itself, without one layer, as the draft model, because it has no smaller sibling."""
     twins = load_pair(EngineConfig(model="smollm2-135m", draft_model="smollm2-135m"))
     return replace(twins, draft=load_without_layers(resolve_model("smollm2-135m").path, {25}))
 
@@ -44,7 +44,7 @@ class Pair:
     expected: Expected
 
 
-# Of the target's layers all but the last two or three draft: fewer are hardly ever right.
+# All of the target's layers but the last two or three draft. Fewer layers are hardly ever right.
 @pytest.fixture(scope="module", params=[(load_smollm2, 28), (load_coder, 25)], ids=["smollm2", "coder"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     load, shared_layers = request.param
@@ -57,7 +57,10 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def workload_prompts(pair: LoadedPair) -> list[list[int]]:
-    """The workload's tasks that fit, so many of each kind in turn that all kinds take part."""
+    """Returns the prompts of the workload that are short enough, at most `NUM_PROMPTS`.
+
+    It takes every fourth of them first, so that all kinds of tasks are among them.
+    """
     prompts = [pair.target.tokenizer.encode_chat(task.messages) for task in read_tasks()]
     fitting = [prompt for prompt in prompts if len(prompt) <= MAX_PROMPT_SIZE]
     return [prompt for start in range(4) for prompt in fitting[start::4]][:NUM_PROMPTS]
@@ -86,7 +89,7 @@ def test_preemption_changes_nothing(pair):
 
 @pytest.fixture(scope="module")
 def mixed() -> Iterator[Pair]:
-    """Qwen2.5 Coder 0.5B, drafted for by SmolLM2 135M, whose tokenizer is another one."""
+    """Yields Qwen2.5 Coder 0.5B with SmolLM2 135M as its draft model, which has another tokenizer."""
     pair = load_pair(EngineConfig(model="qwen2.5-coder-0.5b", draft_model="smollm2-135m"))
     assert pair.vocabulary_map is not None
     runner = Runner(pair, EngineConfig(model="real", num_speculative_tokens=MAX_WINDOW, context_window_size=640))

@@ -1,4 +1,4 @@
-"""Free memory and cores of control groups, from directory trees like the kernel's."""
+"""Tests free memory and cores of control groups, on directory trees like the kernel's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_LIMIT_V1 = 9223372036854771712
 
 
 class Machine:
-    """/proc and /sys/fs/cgroup under one folder."""
+    """A made-up machine: its /proc and /sys/fs/cgroup are directories under `root`."""
 
     def __init__(self, root: Path) -> None:
         self.proc, self.mount = root / "proc", root / "cgroup"

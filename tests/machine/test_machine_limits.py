@@ -1,4 +1,4 @@
-"""The machine's limits: every instruction set offered gives positive numbers, what is not offered is refused."""
+"""The machine's limits: each available instruction set gives positive numbers, and any other is refused."""
 
 from __future__ import annotations
 

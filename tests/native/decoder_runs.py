@@ -1,4 +1,4 @@
-"""Runs of a model over one text in different ways, for tests that demand the same bits of each."""
+"""Runs a model over a text in different ways, for tests that demand the same bits from all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK_SIZE = 16
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch; `path` lists the slots of its last positions where they do not follow the block table."""
+    """One row of a batch. `path` lists the slots of its last positions if these do not follow the block table."""
 
     token_id: int
     position: int
@@ -25,17 +25,17 @@ class Row:
 
 
 def slot_at(block_table: list[int], position: int) -> int:
-    """The slot of a position that follows the block table."""
+    """Returns the slot of a position by the block table."""
     return block_table[position // BLOCK_SIZE] * BLOCK_SIZE + position % BLOCK_SIZE
 
 
 def text_rows(text: list[int], first: int, block_table: list[int], sequence: int = 0) -> list[Row]:
-    """Rows for `text`, whose first token is at position `first`."""
+    """Returns the rows for `text`, whose first token is at position `first`."""
     return [Row(token, first + i, slot_at(block_table, first + i), sequence) for i, token in enumerate(text)]
 
 
 def build_batch(rows: list[Row], block_tables: list[list[int]]) -> Batch:
-    """All rows' logits are wanted."""
+    """Returns the batch of these rows, with logits for all of them."""
     width = max(len(table) for table in block_tables)
     tables = np.zeros((len(block_tables), width), np.int32)
     for index, table in enumerate(block_tables):
@@ -54,7 +54,7 @@ def build_batch(rows: list[Row], block_tables: list[list[int]]) -> Batch:
 
 
 def run_chunks(model: Model, text: list[int], chunk_sizes: Iterable[int], block_table: list[int]) -> Float32Array:
-    """Logits of every position of `text`, computed in chunks of the given sizes (the last one is repeated)."""
+    """Returns the logits of every position of `text`, computed in chunks of these sizes; the last size is repeated."""
     logits = []
     position = 0
     sizes = iter(chunk_sizes)
@@ -68,5 +68,5 @@ def run_chunks(model: Model, text: list[int], chunk_sizes: Iterable[int], block_
 
 
 def bits(values: Float32Array) -> np.ndarray:
-    """The floats' bits, so that `==` tells even -0 from 0."""
+    """Returns the bits of the floats, so that `==` even distinguishes -0 from 0."""
     return np.ascontiguousarray(values).view(np.uint32)

@@ -1,7 +1,7 @@
-"""The arithmetic of native/quant/layouts.hpp in plain numpy: what every kernel must give bit for bit.
+"""The arithmetic of native/quant/layouts.hpp in plain numpy. Every kernel must give its results bit for bit.
 
-Decodes file blocks itself (by the GGUF block formats), for one type of each kind: minima as integers (Q4_K), minima as
-halves (Q5_1), scales of 16 inputs (Q6_K).
+It decodes the blocks of files itself, by the GGUF formats, for one type of each kind: with integer minima (Q4_K), with
+half-float minima (Q5_1), and with a scale for each 16 inputs (Q6_K).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DecodedWeights:
-    """Integers [outputs, groups, inputs of a group].
+    """Decoded weights: `integers` [outputs, groups, inputs of a group] with their scales and minima.
 
-    `scales` and `half_minima` are floats by group, or `block_scales` and `minimum_scales` floats by super-block with
-    integers by group.
+    Either `scales` and `half_minima` are floats for each group, or `block_scales` and `minimum_scales` are floats for
+    each super-block and multiply the integers `integer_scales` and `integer_minima` of each group.
     """
 
     integers: IntArray
@@ -37,30 +37,33 @@ class DecodedWeights:
 
 @dataclass(frozen=True)
 class RoundedActivations:
-    """`integers` [rows, inputs] and float32 `scales` [rows, super-blocks]; integer = 128 * high + low."""
+    """Rounded activations: `integers` [rows, inputs] and float32 `scales` [rows, super-blocks].
+
+    An integer is 128 * high + low.
+    """
 
     integers: IntArray
     scales: Float32Array
 
     @property
     def high(self) -> IntArray:
-        """The upper plane, -127..127."""
+        """The upper plane, with values from -127 to 127."""
         return np.where(np.abs(self.integers) > 127, (self.integers + 64) >> 7, 0)
 
     @property
     def low(self) -> IntArray:
-        """The lower plane: all of an integer up to 127, else -64..63."""
+        """The lower plane. It is the whole integer up to a magnitude of 127, and beyond that from -64 to 63."""
         return self.integers - 128 * self.high
 
 
 def fma(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
-    """a * b + c rounded once: the product is exact in the wide type, which has 40 bits more than float32."""
+    """Returns a * b + c, rounded once. The product is exact in the wide type, which has 40 bits more than float32."""
     wide = a.astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
     return wide.astype(np.float32)
 
 
 def _mean_magnitude(part: Float32Array) -> Float32Array:
-    """Sixteen lanes add up every sixteenth magnitude, then fold in halves."""
+    """Returns the mean magnitude. Each of 16 lanes adds every 16th value, then the lanes are added in halves."""
     lanes = np.zeros((len(part), 16), np.float32)
     for start in range(0, part.shape[1], 16):
         lanes = np.abs(part[:, start : start + 16]) + lanes
@@ -78,7 +81,7 @@ OUTLIER_RATIOS = {
 
 
 def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) -> RoundedActivations:
-    """The rounding rule: one scale for 256 inputs."""
+    """Rounds activations by the written rule, with one scale for 256 inputs."""
     num_blocks = -(-rows.shape[1] // 256)
     integers = np.zeros(rows.shape, np.int64)
     scales = np.zeros((len(rows), num_blocks), np.float32)
@@ -100,7 +103,7 @@ def round_activations(rows: Float32Array, rounding: _native.ActivationRounding) 
 
 
 def contract_gemm(weights: DecodedWeights, activations: RoundedActivations) -> Float32Array:
-    """float32 [rows, outputs] in the fixed order of operations."""
+    """Returns the product, float32 [rows, outputs], computed in the fixed order of operations."""
     outputs, num_groups, group_inputs = weights.integers.shape
     total = np.zeros((len(activations.integers), outputs), np.float32)
     per_block = 256 // group_inputs
@@ -115,7 +118,7 @@ def contract_gemm(weights: DecodedWeights, activations: RoundedActivations) -> F
 
 
 def _dots(weights: DecodedWeights, values: IntArray) -> IntArray:
-    """Exact sums [rows, outputs, groups]."""
+    """Returns the exact dot products [rows, outputs, groups]."""
     groups = values.reshape(len(values), *weights.integers.shape[1:])
     return np.einsum("ogk,rgk->rog", weights.integers, groups)
 
@@ -151,7 +154,7 @@ def _ragged_block(weights: DecodedWeights, activations: RoundedActivations, span
 
 
 def decode(tensor: RawTensor) -> DecodedWeights:
-    """The integers and scales of a Q4_K, Q5_1 or Q6_K tensor."""
+    """Returns the integers, scales and minima of a Q4_K, Q5_1 or Q6_K tensor."""
     return {"Q4_K": _decode_q4_k, "Q5_1": _decode_q5_1, "Q6_K": _decode_q6_k}[tensor.weight_type](tensor.blocks)
 
 

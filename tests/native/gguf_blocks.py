@@ -1,6 +1,6 @@
-"""Random GGUF tensors for the GEMM tests: every field random, halves of every kind.
+"""Random GGUF tensors for the GEMM tests: all fields are random, and there are half floats of every kind.
 
-Unlike tests/support/random_weights.py these are not meant to look like a model: sub-scales, minima and integers take
+Unlike those of tests/support/random_weights.py these do not look like a model's: sub-scales, minima and integers take
 all values, and the half floats include zeros, subnormals and both signs.
 """
 
@@ -36,7 +36,7 @@ HALF_OFFSETS = {
 
 @dataclass(frozen=True)
 class RawTensor:
-    """A tensor as a file holds it: `data` uint8 [outputs, bytes of a row]."""
+    """A tensor as it is in a file: `data` is uint8 [outputs, bytes of a row]."""
 
     weight_type: str
     data: npt.NDArray[np.uint8]
@@ -52,24 +52,24 @@ class RawTensor:
 
     @property
     def blocks(self) -> npt.NDArray[np.uint8]:
-        """uint8 [outputs, blocks of a row, bytes of a block]"""
+        """The data by blocks, uint8 [outputs, blocks of a row, bytes of a block]."""
         _, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self.weight_type]]
         return self.data.reshape(self.outputs, -1, block_bytes)
 
     def dequantized(self) -> npt.NDArray[np.float32]:
-        """float32 [outputs, inputs] by the `gguf` package"""
+        """Returns the weights as the `gguf` package dequantizes them, float32 [outputs, inputs]."""
         return quants.dequantize(self.data, gguf.GGMLQuantizationType[self.weight_type])
 
 
 def allowed_inputs(weight_type: str) -> tuple[int, ...]:
-    """Row lengths to test: ragged ends where the type's blocks allow them."""
+    """Returns the row lengths to test, with incomplete super-blocks if the type's blocks allow them."""
     if weight_type in LARGE_BLOCK_TYPES:
         return (256, 512, 1536)
     return (32, 96, 256, 576, 896)
 
 
 def random_halves(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float16]:
-    """Finite halves: mostly of ordinary size, some zero, some subnormal, either sign."""
+    """Returns finite half floats of either sign. Most are of ordinary size, some are zero, and some subnormal."""
     values = (rng.uniform(0.001, 0.1, shape) * rng.choice((-1, 1), shape)).astype(np.float16)
     subnormal = rng.integers(1, 0x400, shape).astype(np.uint16).view(np.float16)
     kind = rng.integers(0, 16, shape)
@@ -77,7 +77,7 @@ def random_halves(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArr
 
 
 def random_tensor(rng: np.random.Generator, weight_type: str, outputs: int, inputs: int) -> RawTensor:
-    """A tensor of random bytes with finite scales."""
+    """Returns a tensor of random bytes with finite scales."""
     if weight_type in FLOAT_TYPES:
         values = rng.standard_normal((outputs, inputs)).astype(np.float32)
         return RawTensor(weight_type, _float_bytes(values, weight_type), inputs)
@@ -87,7 +87,7 @@ def random_tensor(rng: np.random.Generator, weight_type: str, outputs: int, inpu
 
 
 def filled_tensor(weight_type: str, outputs: int, inputs: int, byte: int, half: float) -> RawTensor:
-    """A tensor whose integer fields are all `byte` and whose half floats are all `half`."""
+    """Returns a tensor whose integer fields are all `byte` and whose half floats are all `half`."""
     block_size, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[weight_type]]
     blocks = np.full((outputs, inputs // block_size, block_bytes), byte, np.uint8)
     for offset in HALF_OFFSETS[weight_type]:
@@ -96,7 +96,7 @@ def filled_tensor(weight_type: str, outputs: int, inputs: int, byte: int, half: 
 
 
 def with_halves(tensor: RawTensor, rng: np.random.Generator) -> RawTensor:
-    """The tensor with random finite half floats in place of its own."""
+    """Returns the tensor with random finite half floats in place of its own."""
     blocks = tensor.blocks.copy()
     for offset in HALF_OFFSETS[tensor.weight_type]:
         halves = random_halves(rng, blocks.shape[:2])

@@ -1,6 +1,6 @@
-"""What every model must keep, as functions of a model: a row's logits are `plain`'s bits, however it is computed.
+"""Checks of what every model must promise: a row's logits have the same bits as in `plain`, however it is computed.
 
-`plain` are the logits of every position of `text`, computed one row at a time. A model needs `NUM_BLOCKS` KV blocks.
+`plain` has the logits of every position of `text`, computed one row at a time. A model needs `NUM_BLOCKS` KV blocks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ TABLE = list(range(NUM_BLOCKS // 2))
 
 
 def check_chunkings(model: Model, text: list[int], plain: Float32Array, chunkings: list[list[int]]) -> None:
-    """Prefill in chunks of the given sizes, of which the last is repeated."""
+    """Checks prefill in chunks of the given sizes; the last size is repeated."""
     for sizes in chunkings:
         assert (bits(run_chunks(model, text, sizes, TABLE)) == bits(plain[: len(text)])).all(), sizes
 
 
 def check_batch(model: Model, text: list[int], plain: Float32Array, lengths: list[int]) -> None:
-    """Sequences of these lengths side by side, in scattered blocks; the last token of each is decoded in one batch."""
+    """Checks a batch with the last tokens of sequences of these lengths, whose blocks are scattered."""
     blocks = np.random.default_rng(len(lengths)).permutation(NUM_BLOCKS).tolist()
     tables = [[blocks.pop() for _ in range(-(-length // BLOCK_SIZE))] for length in lengths]
     prefill = [row for i, n in enumerate(lengths) for row in text_rows(text[: n - 1], 0, tables[i], i)]
@@ -35,7 +35,8 @@ def check_batch(model: Model, text: list[int], plain: Float32Array, lengths: lis
 
 
 def check_tree(model: Model, text: list[int], plain: Float32Array, start: int, depth: int) -> None:
-    """A tree whose branches lie in scattered slots; the true branch is then moved to where a chain would lie."""
+    """Checks a tree whose branches have scattered slots, then moves the true branch to the slots of a chain and goes on
+    from there."""
     model.forward(build_batch(text_rows(text[:start], 0, TABLE), [TABLE]))
     first_free = BLOCK_SIZE * len(TABLE)
     true_slots = (first_free + np.random.default_rng(3).permutation(200)[:depth]).tolist()
@@ -55,7 +56,7 @@ def check_tree(model: Model, text: list[int], plain: Float32Array, start: int, d
 
 
 def check_restored_blocks(model: Model, other: Model, text: list[int], plain: Float32Array, start: int) -> None:
-    """`other` goes on at `start` from the KV that `model` computed, in other blocks."""
+    """Checks that `other` can go on at `start` with the KV that `model` computed, in other blocks."""
     table = TABLE[: -(-len(text) // BLOCK_SIZE)]
     model.forward(build_batch(text_rows(text[:start], 0, table), [table]))
     saved = [model.kv.read_block(block) for block in table]

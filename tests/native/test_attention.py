@@ -1,6 +1,6 @@
-"""Attention over several chunks of positions, for each type of KV cache: equal bits however the work is shared out.
+"""Attention over several chunks of positions, for each type of KV cache, has equal bits however the work is divided.
 
-The texts of the other tests end within the first chunk of 256 positions; these go beyond it.
+The texts of the other tests end within the first chunk of 256 positions; these texts are longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.native.decoder_runs import BLOCK_SIZE, bits, run_chunks
 from tests.native.row_promises import NUM_BLOCKS, TABLE, check_batch, check_chunkings, check_restored_blocks, check_tree
 from tests.support.tiny_gguf import write_tiny_gguf
 
-TEXT_LENGTH = len(TABLE) * BLOCK_SIZE  # the whole second chunk
+TEXT_LENGTH = len(TABLE) * BLOCK_SIZE  # two whole chunks of positions
 SHAPES = {
     "windows": ("gemma3", {"sliding_window": 90}),
     "long-window": ("gemma3", {"sliding_window": 300}),
@@ -63,7 +63,7 @@ def load(gguf, kv_cache_type):
 
 @pytest.fixture(scope="module")
 def plain(load, text):
-    """Logits of every position, one row at a time."""
+    """Returns the logits of every position, computed one row at a time."""
     return run_chunks(load(), text, [1], TABLE)
 
 
@@ -95,7 +95,7 @@ def test_blocks_can_be_saved_and_restored(load, text, plain):
 
 
 def test_agrees_with_the_reference_model(gguf, kv_cache_type, text, plain):
-    """A rounding of K or V that falls to the other side changes a logit by little."""
+    """If an element of K or V is rounded to the other side, the logits change only a little."""
     reference = ReferenceModel(gguf, kv_cache_type=kv_cache_type)
     reference.kv.allocate(NUM_BLOCKS)
     difference = np.abs(plain - run_chunks(reference, text, [TEXT_LENGTH], TABLE))

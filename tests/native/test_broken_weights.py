@@ -1,4 +1,4 @@
-"""A file with a weight that is not finite: nobody is answered with numbers that mean nothing."""
+"""A file with a weight that is not finite: requests end with an error instead of a meaningless answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INFINITY = np.float16(np.inf).tobytes()
 
 
 def with_infinite_scale(path: Path, name: str, target: Path) -> Path:
-    """A copy in which the first block's scale of tensor `name` (of type Q4_0) is infinite."""
+    """Writes a copy in which the scale of the first block of tensor `name`, of type Q4_0, is infinite."""
     with GgufFile.open(path) as gguf:
         block = bytes(gguf.tensors[name].data.reshape(-1)[:18])
     content = path.read_bytes()

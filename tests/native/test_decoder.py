@@ -1,4 +1,4 @@
-"""The native decoder: a row's logits are the same bits however, wherever and beside whatever it is computed."""
+"""The native decoder gives a row's logits the same bits in any chunk, in any blocks and in any batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text(gguf):
 
 @pytest.fixture
 def plain(gguf, text):
-    """Logits of every position, one row at a time."""
+    """Returns the logits of every position, computed one row at a time."""
     return run_chunks(load(gguf), text, [1], list(range(NUM_BLOCKS)))
 
 
@@ -66,7 +66,7 @@ def test_instruction_sets_give_equal_bits(gguf, text, plain, instruction_set):
 
 @pytest.mark.parametrize("batch_size", BATCH_SIZES)
 def test_a_row_does_not_depend_on_its_batch(gguf, text, plain, batch_size):
-    """Sequences of different length, each at another position."""
+    """The sequences have different lengths, so each row is at another position."""
     check_batch(load(gguf), text, plain, [5 + (11 * i) % 27 for i in range(batch_size)])
 
 
@@ -75,7 +75,7 @@ def test_a_tree_node_has_the_bits_of_the_chain(gguf, text, plain):
 
 
 def test_rows_without_logits_change_none_of_the_others(gguf, text, plain):
-    """The last layer computes only keys and values of such rows. Here of two sequences at once."""
+    """The last layer computes only keys and values for rows without logits; here there are two sequences at once."""
     model = load(gguf)
     tables = [list(range(10)), list(range(10, 20))]
     for first, end, wanted in ((0, 60, []), (60, 100, [0, 39]), (100, 101, [0]), (101, 140, [30, 3, 17])):
@@ -101,7 +101,8 @@ def test_blocks_can_be_saved_and_restored(gguf, text, plain):
 
 
 def test_agrees_with_the_reference_model(gguf, text, plain):
-    """The oracle multiplies unrounded activations, so logits agree up to 8-bit rounding; float weights closely."""
+    """The reference multiplies unrounded activations. So logits agree closely for float weights, and up to the rounding
+    of activations for quantized weights."""
     reference = ReferenceModel(gguf)
     reference.kv.allocate(NUM_BLOCKS)
     expected = run_chunks(reference, text, [TEXT_LENGTH], list(range(NUM_BLOCKS)))

@@ -1,4 +1,5 @@
-"""The first layers of a model say what a model of these layers says, and share the whole model's KV, bit for bit."""
+"""The first layers of a model give the logits of a model of only these layers, and share the whole model's KV, bit for
+bit."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def load(path, **options):
 
 
 class Depths:
-    """A model of four layers, its first ones, and a file of its own with nothing but these."""
+    """A model of four layers, its first layers, and a model from a file that has only these first layers."""
 
     def __init__(self, directory, architecture: str, weight_type: str, num_first: int) -> None:
         shape = {"num_layers": NUM_LAYERS, "num_draft_layers": num_first}
@@ -54,7 +55,7 @@ def test_they_say_what_a_model_of_these_layers_says(depths):
 
 
 def test_they_go_on_from_what_the_whole_model_has_read_and_the_whole_model_after_them(depths):
-    """Both write the same slots in turn; what either says is what it says alone."""
+    """Both write the same slots in turn, and each gives the logits that it gives alone."""
     whole, alone = (run_chunks(model, depths.text, [13], TABLE) for model in (depths.whole, depths.alone))
     depths.whole.kv.allocate(NUM_BLOCKS)
     for start, end in ((0, 30), (30, 37), (37, 38), (38, TEXT_LENGTH)):
@@ -65,15 +66,15 @@ def test_they_go_on_from_what_the_whole_model_has_read_and_the_whole_model_after
 
 
 def plain_bits(depths: Depths, text: list[int]) -> np.ndarray:
-    """Of every row, when nothing but whole passes ever ran."""
+    """Returns the bits of every row's logits if only passes of the whole model ever run."""
     other = load(depths.pair.target)
     return bits(run_chunks(other, text, [1], TABLE))
 
 
 @pytest.mark.parametrize("num_drafted", [1, 2, 5])
 def test_the_whole_model_goes_on_where_they_ended(depths, num_drafted):
-    """Steps as in serving: the first layers run the last token and the drafted ones but the last, one by one; then the
-    whole model runs all of them. Blocks lie anywhere."""
+    """Runs steps as in serving. The first layers run the last token and all drafted tokens but the last, one by one.
+    Then the whole model runs all of them, drafted ones included. The blocks are in no order."""
     text, table = depths.text, [7, 3, 11, 0, 5, 9]
     expected = plain_bits(depths, text)
     depths.whole.forward(build_batch(text_rows(text[:30], 0, table), [table]))
@@ -88,7 +89,7 @@ def test_the_whole_model_goes_on_where_they_ended(depths, num_drafted):
 
 
 def test_rows_of_many_sequences_resume_beside_others_that_do_not(depths):
-    """Three sequences draft 0, 1 and 4 tokens, beside a chunk of a prompt; the order of rows is that of the engine."""
+    """Three sequences draft 0, 1 and 4 tokens beside a chunk of a prompt. The rows are ordered as in an engine."""
     text = depths.text
     expected = plain_bits(depths, text)
     tables = [[4 * i + j for j in range(4)] for i in range(4)]
@@ -117,7 +118,7 @@ def test_rows_of_many_sequences_resume_beside_others_that_do_not(depths):
 
 
 def test_rows_do_not_resume_from_another_text(depths):
-    """Whatever differs: the token, a token before it, a draft made anew, blocks, KV that was moved, or a path."""
+    """Rows do not resume if anything differs: the token, a token before it, a new draft, the blocks, or moved KV."""
     text, other = depths.text, [(token + 1) % 300 for token in depths.text]
     table = [2, 1, 0, 3]
     whole, first = depths.whole, depths.first

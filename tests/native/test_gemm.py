@@ -1,4 +1,4 @@
-"""GEMM kernels: equal bits on every instruction set and in every batch, and the right numbers."""
+"""GEMM kernels give right numbers, with equal bits on every instruction set and in every batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gemm(
 
 
 def random_rows(rng: np.random.Generator, num_rows: int, inputs: int) -> Float32Array:
-    """Rows whose size differs from super-block to super-block, with some zeros and here and there an outlier."""
+    """Returns rows whose magnitude differs from super-block to super-block, with some zeros and a few outliers."""
     sizes = np.exp(rng.normal(0, 2, (num_rows, -(-inputs // 256)))).repeat(256, axis=1)[:, :inputs]
     rows = rng.standard_normal((num_rows, inputs)) * sizes
     rows = np.where(rng.random(rows.shape) < 0.05, 0, rows)
@@ -106,7 +106,7 @@ def test_a_row_that_is_not_finite_has_no_finite_result_and_spoils_no_other(weigh
 @pytest.mark.parametrize("total", [1022, 1023, 1024, 1025])
 @pytest.mark.parametrize("weight_type", INTEGER_SCALE_TYPES)
 def test_sums_stay_exact_up_to_and_beyond_what_fits_16_bits(weight_type: str, total: int, byte: int) -> None:
-    """Kernels may take 16 bits for a run's sum where magnitudes of sixteen integers add up to at most 1023."""
+    """Kernels may use 16-bit sums if the magnitudes of sixteen integers add up to at most 1023."""
     sixteen = np.zeros(16, np.float32)
     sixteen[:8] = 127
     sixteen[8] = total - 8 * 127
@@ -127,7 +127,7 @@ def test_sums_stay_exact_up_to_and_beyond_what_fits_16_bits(weight_type: str, to
 
 @pytest.mark.parametrize("weight_type", INTEGER_SCALE_TYPES)
 def test_rows_with_no_few_and_many_outliers_share_a_batch(weight_type: str) -> None:
-    """Kernels multiply the high plane in two ways: up to 8 quads of it one by one, more as a whole."""
+    """Kernels multiply the high plane in two ways: up to 8 quads one by one, and more than 8 as a whole plane."""
     rng = np.random.default_rng(6)
     rounding = Rounding.EIGHT_BITS_OF_NORMED
     num_outliers = np.array([0, 1, 2, 8, 9, 16, 1, 0, 3, 7, 12, 1])
@@ -223,7 +223,7 @@ def test_float_weights_are_used_as_they_are(weight_type: str) -> None:
 
 @pytest.mark.parametrize("weight_type", ["Q4_K", "Q5_1", "Q6_K"])
 def test_matrices_beyond_what_a_cache_holds_are_those_of_the_contract(weight_type: str) -> None:
-    """Kernels walk such matrices in strips of column blocks, several here."""
+    """Kernels process such matrices in strips of column blocks; this matrix has several strips."""
     rng = np.random.default_rng(9)
     tensor = random_tensor(rng, weight_type, 100, 5120)
     rows = random_rows(rng, 20, 5120)

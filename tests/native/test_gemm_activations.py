@@ -1,4 +1,4 @@
-"""Rounding of activations to planes of int8: the written rule, the same on every instruction set."""
+"""Activations are rounded to planes of int8 by the written rule, equally on every instruction set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ INSTRUCTION_SETS = tuple(_native.instruction_sets())
 
 
 def hard_rows(inputs: int) -> np.ndarray:
-    """Ordinary rows, halves between two integers, zeros, subnormals, values near the float limits, one spike."""
+    """Returns difficult rows: values halfway between integers, zeros, subnormals, values near the float limits, and one
+    spike; and ordinary ones."""
     rng = np.random.default_rng(inputs)
     rows = rng.standard_normal((9, inputs)).astype(np.float32)
     rows[1] = (np.arange(inputs) % 255 - 127) / 2

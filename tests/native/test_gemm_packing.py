@@ -1,4 +1,4 @@
-"""Repacked weights: size, refusals, and single rows expanded to floats."""
+"""Tests repacked weights: their size, what is refused, and single rows that are expanded to floats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline import _native
 from tests.native.gguf_blocks import ALL_TYPES, QUANTIZED_TYPES, allowed_inputs, random_tensor
 
 kernels = _native.kernels
-# Q3_K's 6-bit scales become bytes: 114 bytes for 110.
+# The 6-bit scales of Q3_K become bytes, so 110 bytes become 114.
 LARGEST_RATIO = {"Q3_K": 1.04}
 
 

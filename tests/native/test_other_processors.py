@@ -1,6 +1,7 @@
-"""Processors that this machine is not, emulated by QEMU: nothing runs that they lack, and the text is the same.
+"""Runs on other processors than this machine's, emulated by QEMU: no missing instruction is used, and the text is the
+same.
 
-QEMU 7.2 emulates no AVX-512.
+QEMU 7.2 does not emulate AVX-512.
 """
 
 from __future__ import annotations

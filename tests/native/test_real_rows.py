@@ -1,4 +1,4 @@
-"""Rows of real models: the same bits in any batch, chunking, tree, thread count and instruction set."""
+"""Rows of real models have the same bits with any batch, chunking, tree, thread count and instruction set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ REAL_MODELS = [
 
 @dataclass(frozen=True)
 class RealModel:
-    """A file, a text in its tokens, the model on the machine's best instruction set, and the text's plain logits."""
+    """A model file, a text in the model's tokens, the model on the machine's best instruction set, and the plain logits
+    of the text."""
 
     gguf: GgufFile
     text: list[int]
@@ -75,7 +76,7 @@ def test_prefill_in_any_chunking_gives_the_bits_of_decoding(real):
 
 @pytest.mark.parametrize("batch_size", BATCH_SIZES)
 def test_a_row_does_not_depend_on_its_batch(real, batch_size):
-    """Every other sequence has the longest length that fits: up to 13 of them are longer than an attention chunk."""
+    """Every second sequence has the longest length that fits."""
     longest = min(TEXT_LENGTH, NUM_BLOCKS * 16 // batch_size)
     lengths = [longest if i % 2 else 5 + (11 * i) % (longest - 5) for i in range(batch_size)]
     check_batch(real.model, real.text, real.plain, lengths)
@@ -96,7 +97,8 @@ def test_threads_do_not_change_bits(real, num_threads):
 
 @pytest.mark.parametrize("instruction_set", instruction_sets())
 def test_instruction_sets_give_equal_bits(real, instruction_set):
-    """The scalar oracle is slow, so it computes a text's first rows, and some late ones on the KV of the best."""
+    """The scalar oracle is slow, so it computes only the first rows of the text, and a late row on the KV of the best
+    instruction set."""
     model = load(real.gguf, instruction_set=instruction_set)
     assert model.instruction_set == instruction_set
     is_oracle = instruction_set == "scalar"

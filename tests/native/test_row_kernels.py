@@ -1,4 +1,4 @@
-"""Row functions: equal bits on every instruction set, and right against numpy in float64."""
+"""Row kernels give equal bits on every instruction set, and agree with numpy in float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def values(size, seed=0, scale=3.0):
 
 
 def on_every_instruction_set(call):
-    """The result, after checking that all instruction sets give its bits."""
+    """Checks that all instruction sets give the same bits, and returns the result."""
     results = [np.atleast_1d(np.asarray(call(name))) for name in _native.instruction_sets()]
     for result in results[1:]:
         assert (result.view(np.uint8) == results[0].view(np.uint8)).all()

@@ -1,4 +1,4 @@
-"""The suffix tree against a search of the texts, its memory, and what eviction leaves behind."""
+"""Compares the suffix tree with a search of the texts, and tests its memory and what eviction leaves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_long_life_of_texts_that_come_and_go(num_symbols, max_depth):
         token_ids = generator.choices(range(num_symbols), k=generator.randrange(40))
         text = Text(token_ids, generator.randrange(len(token_ids) + 1))
         tree.begin_text(text.token_ids[: text.num_context])
-        for token_id in text.token_ids[text.num_context :]:  # one by one, as a running sequence does
+        for token_id in text.token_ids[text.num_context :]:  # one by one, as in a running sequence
             tree.append([token_id])
         texts.append(text)
         if len(texts) > 6:

@@ -1,4 +1,4 @@
-"""The thread pool where the system gives no more threads."""
+"""Tests the thread pool when the system refuses to start more threads."""
 
 from __future__ import annotations
 

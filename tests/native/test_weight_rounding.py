@@ -1,4 +1,4 @@
-"""Rounding of weights to Q4_0: equal bits on every instruction set, and nearly the least error that numpy can find."""
+"""Rounding weights to Q4_0 gives equal bits on every instruction set, and nearly the least error that numpy finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 32
 
 
 def quantize(rows):
-    """The Q4_0 bytes, after checking that all instruction sets give them."""
+    """Checks that all instruction sets give the same Q4_0 bytes, and returns them."""
     results = [KERNELS.quantize_q4_0(name, rows) for name in _native.instruction_sets()]
     assert all((result == results[0]).all() for result in results)
     return results[0]
@@ -24,13 +24,13 @@ def dequantize(blocks, inputs):
 
 
 def errors(weights, rounded):
-    """Squared error of each block of 32."""
+    """Returns the squared error of each block of 32 weights."""
     difference = rounded.astype(np.float64).reshape(-1, BLOCK) - weights.reshape(-1, BLOCK)
     return (difference**2).sum(axis=1)
 
 
 def simple_errors(weights):
-    """Of the usual rule: the weight of largest magnitude becomes -8."""
+    """Returns the errors of the usual rule, by which the weight of largest magnitude becomes -8."""
     blocks = weights.astype(np.float64).reshape(-1, BLOCK)
     extremes = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1)[:, None], axis=1)
     scales = (extremes / -8).astype(np.float16).astype(np.float64)
@@ -38,7 +38,7 @@ def simple_errors(weights):
 
 
 def least_errors(weights):
-    """The smallest error among 300 scales for each block."""
+    """Returns for each block the smallest error among 300 scales."""
     blocks = weights.astype(np.float64).reshape(-1, BLOCK)
     extremes = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1)[:, None], axis=1)
     least = np.full(len(blocks), np.inf)

@@ -1,4 +1,4 @@
-"""A model with a fault of the kind that `verify` exists to find: one logit depends on who else is in the batch."""
+"""A model with a fault of the kind that `verify` should find: one logit depends on the other rows of the batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from paceline.engine.assembly import LoadedModel, LoadedPair
 
 
 class BatchDependentModel:
-    """Raises the logit of `token_id` in the second row of logits, so only where more than one row is asked for.
+    """A model that raises the logit of `token_id` in the second row of logits, so only if there is more than one row.
 
-    `rise` None changes only the last bit of the logit, which shows in log-probabilities but hardly in tokens.
+    `rise` None changes only the last bit of the logit. That changes log-probabilities, but hardly ever tokens.
     """
 
     def __init__(self, model: NativeModel, token_id: int, rise: float | None) -> None:
@@ -43,7 +43,7 @@ class BatchDependentModel:
 
 
 def make_faulty(pair: LoadedPair, token_id: int, rise: float | None) -> LoadedPair:
-    """The pair with the fault in its target."""
+    """Returns the pair with the fault in its target."""
     target = pair.target
     faulty = BatchDependentModel(target.model, token_id, rise)
     return replace(pair, target=LoadedModel(target.name, faulty, target.tokenizer))

@@ -1,4 +1,4 @@
-"""The benchmark measures every mode on every task, compares the texts, and says where its numbers come from."""
+"""The benchmark measures every mode on every task, compares the texts, and records where its numbers come from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_summaries_add_up(measurements: list[Measurement]) -> None:
 
 
 def test_only_the_warm_store_knows_the_answer(bench: Bench) -> None:
-    """Each with the same fixed window of the suffix drafter, on a text that does not repeat itself."""
+    """All runs use the same fixed window of the suffix drafter, on a text that does not repeat itself."""
     task = Task("long", "long", [{"role": "user", "content": "hello"}], 40)
     cold = Mode("cold", ("suffix",), 7)
     [first, again, warm] = [

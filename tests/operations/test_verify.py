@@ -1,4 +1,4 @@
-"""`verify` finds nothing on a sound engine, and finds a fault where there is one, at the right place."""
+"""`verify` finds no difference on a sound engine, and finds a fault at the right place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRAFTERS = ("suffix", "draft-model", "ngram", "shared-layers")
 
 
 def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) -> VerificationPlan:
-    """Plain decoding in one batch size, on the fastest instruction set."""
+    """Returns a plan with only plain decoding, in one batch size, on the fastest instruction set."""
     variant = Variant(
         drafters=(),
         window=0,
@@ -39,7 +39,7 @@ def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) ->
 
 
 def load_with_fault(monkeypatch: pytest.MonkeyPatch, rise: float | None) -> None:
-    """From here on `verify` loads models with a fault at token 70."""
+    """Makes `verify` load models with a fault at token 70 from now on."""
 
     def load_faulty(config: EngineConfig, *, instruction_set: str | None = None) -> assembly.LoadedPair:
         return make_faulty(assembly.load_pair(config, instruction_set=instruction_set), token_id=70, rise=rise)
@@ -71,12 +71,15 @@ def test_a_fault_in_a_logit_is_found_where_it_is(pair_config: EngineConfig, has_
     assert difference.actual.token_id == 70
     assert difference.expected.token_id != 70
     assert (difference.actual.row_hash is not None) == has_row_hashes
-    # With a batch of four the second row of logits first belongs to a request that joined before; replaying says which.
+    # In a batch of four, a replay shows to which request and position the second row of logits belongs first.
     assert (difference.prompt_index, difference.sampling, difference.position) == first_touched(pair_config)
 
 
 def first_touched(config: EngineConfig) -> tuple[int, str, int]:
-    """Where the second logits row of the sound engine lies first, in the order in which `verify` compares."""
+    """Returns the first prompt, sampling and position that got the second row of logits in the sound engine.
+
+    First means first in the order in which `verify` compares.
+    """
     touched: list[tuple[str, int]] = []
 
     class Watching(verify_module.RecordingVerifier):

@@ -1,4 +1,4 @@
-"""The sampling rule as the reference backend defines it, and a test of how well counts fit a distribution."""
+"""The sampling rule, as the reference backend defines it, and a statistical test of counts against a distribution."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from paceline.core import SamplingParams
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, ...]:
-    """The four words for one counter."""
+    """Returns the four words that Philox gives for one counter."""
     return tuple(int(word[0]) for word in reference.philox(counter, key))
 
 
 def noise(seed: int, choice_index: int, position: int, vocab_size: int) -> np.ndarray:
-    """Exponential noise of each token, float64 [vocab_size]."""
+    """Returns the exponential noise of each token, float64 [vocab_size]."""
     return reference.noise(seed, choice_index, position, vocab_size)
 
 
 def processed_logits(
     row: np.ndarray, params: SamplingParams, prompt: list[int], output: list[int], banned: tuple[int, ...] = ()
 ) -> np.ndarray:
-    """Penalties, bias and bans, float64 [vocab_size]."""
+    """Returns the logits after penalties, bias and bans, float64 [vocab_size]."""
     logits = reference.processed_logits(row, params, prompt, Counter(output))
     if len(output) < params.min_tokens:
         logits[list(banned)] = -math.inf
@@ -32,12 +32,15 @@ def processed_logits(
 
 
 def distribution(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
-    """Temperature, top-k, top-p and min-p, float64 [vocab_size] that sums to 1."""
+    """Returns the distribution after temperature, top-k, top-p and min-p: float64 [vocab_size] that sums to 1."""
     return reference.distribution(logits, params)
 
 
 def chi_square_p_value(counts: np.ndarray, probabilities: np.ndarray) -> float:
-    """Probability of counts at least this far from `probabilities` (Wilson and Hilferty's normal approximation)."""
+    """Returns the probability of counts that are at least this far from `probabilities`.
+
+    It uses Wilson and Hilferty's normal approximation.
+    """
     possible = probabilities > 0
     assert counts[~possible].sum() == 0
     if possible.sum() == 1:

@@ -1,4 +1,4 @@
-"""Short forms of the sampling interface for tests."""
+"""Short forms of the sampling interface, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.sampling.sampler import RowSampler, SampleQuery
 
 @dataclass(frozen=True)
 class Results:
-    """What was sampled, field by field; `failures` by row."""
+    """The sampled tokens and log-probabilities in lists, and the failures by row."""
 
     token_ids: list[int | None]
     logprobs: list[TokenLogprob | None]
@@ -38,7 +38,7 @@ def sample(
     threads: _native.ThreadPool | None = None,
     isa: str | None = None,
 ) -> Results:
-    """Row i with sampler i."""
+    """Samples row i of the logits with sampler i at position i."""
     count = len(samplers)
     extra = extra or [()] * count
     num_logprobs = num_logprobs or [None] * count
@@ -47,7 +47,7 @@ def sample(
 
 
 def sample_positions(logits: np.ndarray, sampler: RowSampler, positions: range) -> list[int]:
-    """The tokens of the first row at each of these positions; fast enough for millions."""
+    """Returns the tokens of the first row at each of these positions. It is fast enough for millions of positions."""
     queries = list(zip(repeat(0), repeat(sampler), positions, repeat(()), repeat(None), repeat(None)))
     return [token_id for token_id, _, _ in _native.sample_rows(logits, queries, None, None, None)]
 

@@ -1,4 +1,4 @@
-"""The draws against an independent softmax, a million for each parameter, and token for token by the oracle."""
+"""Compares a million draws for each parameter with an independent softmax, and single tokens with the oracle."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_both_backends_draw_the_tokens_of_the_definition(params, vocab_size, is_
     logits = random_logits(num_rows, vocab_size, seed=vocab_size)
     prompt, output = [i % vocab_size for i in PROMPT], [i % vocab_size for i in OUTPUT]
     banned = (1, 4) if vocab_size > 4 else ()
-    position = (1 << 33) + 5  # beyond 32 bits
+    position = (1 << 33) + 5  # needs more than 32 bits
     allowed = np.random.default_rng(vocab_size).random((num_rows, vocab_size)) < 0.5
     allowed[:, 0] = True
     expected, drawn = [], {}
@@ -141,11 +141,11 @@ def test_a_mask_changes_no_log_probability_and_may_leave_no_token(sampler):
     assert (empty.token_id, empty.logprob) == (None, None)
     assert "leaves no token" in empty.failure
     [narrow] = sampler.sample(logits, [SampleQuery(0, state, 1, (), None, 0)], np.full((1, 1), 0xFFFFFFFF, np.uint32))
-    assert narrow.token_id == int(logits[0, :32].argmax())  # what is beyond the words of a mask is not allowed
+    assert narrow.token_id == int(logits[0, :32].argmax())  # tokens beyond the words of a mask are not allowed
 
 
 def bitmasks(allowed: np.ndarray) -> np.ndarray:
-    """uint32 [rows, words] of booleans [rows, vocab_size]."""
+    """Returns booleans [rows, vocab_size] as bitmasks, uint32 [rows, words]."""
     padded = np.pad(allowed, ((0, 0), (0, -allowed.shape[1] % 32)))
     return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
 

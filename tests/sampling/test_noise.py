@@ -1,4 +1,4 @@
-"""The noise: Philox against published vectors, the exponential against the C library's logarithm."""
+"""Compares Philox with published vectors, and the exponential noise with the C library's logarithm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from paceline import _native
 from tests.sampling import oracle
 
-# Random123's kat_vectors for philox4x32, 10 rounds: counter, key, result.
+# From Random123's kat_vectors, for philox4x32 with 10 rounds: counter, key, result.
 KNOWN_ANSWERS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),

@@ -1,4 +1,4 @@
-"""Greedy tokens after penalties, bias and bans against numpy; drafts on the path count as output."""
+"""Compares greedy tokens after penalties, bias and bans with numpy; drafted tokens on the path count as output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows of real sizes: instruction sets, batches, ties, truncation borders, log-probabilities, hashes and bad logits."""
+"""Tests rows of real sizes: instruction sets, batches, ties, limits of truncation, log-probabilities, hashes, bad
+logits."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_a_row_does_not_depend_on_its_batch():
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 18])
 def test_threads_do_not_change_a_bit(num_rows):
-    """Threads share out rows, or pieces of a row where rows are fewer than threads."""
+    """Threads divide the rows among them, or pieces of rows if there are fewer rows than threads."""
     samplers, positions, extra = _mixed_rows(18)
     logits = random_logits(18, VOCAB_SIZE, seed=4, spread=3.0)
     for first in range(0, 18, num_rows):
@@ -95,7 +96,7 @@ def _logits_of(*probabilities):
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        (SamplingParams(top_p=0.45), [1, 2]),  # the token that crosses the mass is kept
+        (SamplingParams(top_p=0.45), [1, 2]),  # the token that reaches the total is kept
         (SamplingParams(top_p=0.4), [1, 2]),
         (SamplingParams(top_p=0.3), [2]),
         (SamplingParams(top_p=0.0), [2]),
@@ -104,7 +105,7 @@ def _logits_of(*probabilities):
         (SamplingParams(top_k=100), [0, 1, 2, 3]),
         (SamplingParams(min_p=0.55), [1, 2]),
         (SamplingParams(min_p=1.0), [2]),
-        (SamplingParams(top_k=2, top_p=0.55), [2]),  # the mass is that of the two kept
+        (SamplingParams(top_k=2, top_p=0.55), [2]),  # the total is that of the two kept tokens
         (SamplingParams(temperature=1e-30), [2]),
     ],
 )

@@ -1,4 +1,4 @@
-"""`DigitGroups`: a small language of constraints for tests. Outputs are groups of digits with a comma after each."""
+"""`DigitGroups`: a small language of constraints for tests. An output is groups of digits with a comma after each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMA = ord(",")
 
 
 class DigitGroupsState:
-    """How many digits of its group the output ends with. The first 256 tokens of tiny models are bytes."""
+    """The state of one output: how many digits its last group has. The first 256 tokens of tiny models are bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -24,7 +24,7 @@ class DigitGroupsState:
         self.num_digits = self.after(token_ids)
 
     def after(self, token_ids: Sequence[int]) -> int:
-        """Digits of its group at the end of the output and these tokens; -1 where one of them is not allowed."""
+        """Returns the number of digits in the last group after these tokens; -1 if one of them is not allowed."""
         count = self.num_digits
         for token_id in token_ids:
             if token_id not in self.allowed(count):
@@ -40,7 +40,8 @@ class DigitGroupsState:
 
 
 class DigitGroups:
-    """The kind; a source is the number of digits in a group. `num_rows` has the rows of every call of `fill`."""
+    """The kind of constraint. Its source is the number of digits in a group. `num_rows` has the number of rows of every
+    call of `fill`."""
 
     def __init__(self) -> None:
         self.num_rows: list[int] = []

@@ -1,4 +1,4 @@
-"""What docs/ promises, as data for the tests that hold it to the code."""
+"""Reads from docs/ what tests compare with the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def files_of_a_tokens_life() -> list[str]:
-    """The files that docs/architecture.md says a plain decode step executes, relative to the repository."""
+    """Returns the files that a plain decode step executes according to docs/architecture.md, relative to the
+    repository."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = text.split("### The files of a token's life")[1].split("\n## ")[0]
     return re.findall(r"^\d+\. `(src/paceline/[\w/]+\.py)`", section, re.MULTILINE)

@@ -1,6 +1,6 @@
-"""Copies of GGUF files with every tensor dequantized to F32: the same model without any quantized arithmetic.
+"""Copies GGUF files with every tensor dequantized to F32: the same model without any quantized arithmetic.
 
-An engine that rounds activations before quantized weights does not on such a copy, so its distributions are exact to
+Engines round activations only before quantized weights. On such a copy they do not, so their distributions are exact to
 float precision and can be compared closely.
 """
 
@@ -33,7 +33,7 @@ def write_float_copy(source: Path, destination: Path) -> Path:
 
 
 def _header_before_tensors(source: Path, first_tensor_name: str) -> bytes:
-    """The file's beginning: magic, counts and metadata, which are the same in the copy."""
+    """Returns the beginning of the file: magic, counts and metadata, which are the same in the copy."""
     name = first_tensor_name.encode()
     content = source.read_bytes()
     return content[: content.index(struct.pack("<Q", len(name)) + name)]

@@ -1,8 +1,9 @@
-"""Prompts for comparisons on real models: chat for instructed models, beginnings of text for base models.
+"""Prompts for comparisons on real models: chats for instructed models, beginnings of texts for base models.
 
-Varied on purpose: prose, code, lists, dialogue, arithmetic and another language. They are a selection made with
-results in sight: four earlier prompts were replaced or dropped because their texts were very short, or because the top
-token differed at a margin above 0.2 nat even with unrounded activations. Counts on them flatter; see decision 008.
+They are varied on purpose: prose, code, lists, dialogue, arithmetic and another language. They were selected with
+knowledge of the results: four earlier prompts were replaced or dropped because their texts were very short, or because
+the top token differed at a margin above 0.2 nat even with unrounded activations. So results on these prompts look
+better than they would on others; see decision 008.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""llama.cpp (the `xllamacpp` wheel) as an engine that shares no code with Paceline, and the comparison with a `Model`.
+"""Runs llama.cpp (the `xllamacpp` wheel), which shares no code with Paceline, and compares a `Model` with it.
 
     with IndependentEngine(path) as engine:
         text = engine.generate(engine.tokenize("Once upon a time"), num_tokens=200, num_logprobs=10)
     comparison = compare(model, text)
 
-The comparison is teacher-forced: the model reads the engine's greedy text and its distribution at each position is held
-against the engine's. The engine runs without flash attention and with an F32 cache, because its flash attention adds up
-in half floats. It still rounds activations to 8 bits before quantized weights (per 32, for K-quants per 256), so even
-the exact distribution differs from it; `Comparison` says by how much. It has one thread, because its threads spin while
-they wait, which is very slow on a machine that does anything else.
+The comparison is teacher-forced: the model reads the engine's greedy text, and its distribution at each position is
+compared with the engine's. The engine runs without flash attention and with an F32 cache, because its flash attention
+adds in half floats. It still rounds activations to 8 bits before quantized weights (with a scale for 32 of them, for
+K-quants for 256), so even the exact distribution differs from the engine's. `Comparison` says by how much. The engine
+has one thread, because its threads spin while they wait, which is very slow on a busy machine.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TIMEOUT_S = 600
 class EngineText:
     """A greedy continuation and the engine's most likely tokens before each of its tokens.
 
-    `positions` [n] index `token_ids`; tokens that the engine reports without a distribution (the beginning of a
-    character that later tokens complete) are left out. `top_token_ids` and `top_logprobs` are [n, num_logprobs],
-    likeliest first.
+    `positions` [n] are indices into `token_ids`. They leave out tokens for which the engine reports no distribution,
+    because a later token completes their character. `top_token_ids` and `top_logprobs` are [n, num_logprobs], likeliest
+    first.
     """
 
     prompt_token_ids: list[int]
@@ -49,11 +49,11 @@ class EngineText:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a model says at each position of an `EngineText`; all arrays have one entry a position.
+    """A model compared with an `EngineText`; all arrays have one entry for each position.
 
-    `is_same_top`: the likeliest token is the engine's. `engine_margins`: the engine's first log-probability minus its
-    second. `top_differences`: |log-probability of the engine's likeliest token - the engine's|; `mean_differences`: the
-    same averaged over all reported tokens.
+    `is_same_top` says whether the likeliest token is the engine's. `engine_margins` is the engine's first
+    log-probability minus its second. `top_differences` is the absolute difference of the log-probabilities of the
+    engine's likeliest token, and `mean_differences` is that difference averaged over all reported tokens.
     """
 
     is_same_top: npt.NDArray[np.bool_]
@@ -63,27 +63,27 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
-        """Share of positions with the same likeliest token."""
+        """The share of positions with the same likeliest token."""
         return float(self.is_same_top.mean())
 
     @property
     def mean_top_difference(self) -> float:
-        """Mean of `top_differences`, in nat."""
+        """The mean of `top_differences`, in nat."""
         return float(self.top_differences.mean())
 
     def num_disagreements_beyond(self, margin: float) -> int:
-        """Positions with another likeliest token although the engine's first is more than `margin` ahead."""
+        """Returns at how many positions the likeliest token differs although the engine's margin exceeds `margin`."""
         return int(np.count_nonzero(~self.is_same_top & (self.engine_margins > margin)))
 
     @classmethod
     def joined(cls, parts: list[Comparison]) -> Comparison:
-        """The comparisons of several texts as one."""
+        """Returns the comparisons of several texts as one."""
         fields = ("is_same_top", "engine_margins", "top_differences", "mean_differences")
         return cls(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 
 
 class IndependentEngine:
-    """llama.cpp serving one GGUF file in this process; a context manager."""
+    """llama.cpp, which serves one GGUF file in this process. It is a context manager."""
 
     def __init__(self, path: Path, *, context_size: int = 2048) -> None:
         params = xllamacpp.CommonParams()
@@ -101,11 +101,12 @@ class IndependentEngine:
         self._client = httpx.Client(base_url=self._server.listening_address, timeout=_TIMEOUT_S)
 
     def tokenize(self, text: str) -> list[int]:
-        """Token ids of `text`, special tokens parsed, after the beginning-of-sequence token where the model has one."""
+        """Returns the token ids of `text`, with special tokens parsed, after the beginning-of-sequence token if the
+        model has one."""
         return self._post("/tokenize", content=text, add_special=True, parse_special=True)["tokens"]
 
     def generate(self, prompt_token_ids: list[int], *, num_tokens: int, num_logprobs: int) -> EngineText:
-        """The greedy continuation, up to `num_tokens` or the end of the sequence."""
+        """Returns the greedy continuation, up to `num_tokens` or the end of the sequence."""
         answer = self._post(
             "/completion",
             prompt=prompt_token_ids,
@@ -147,7 +148,7 @@ class IndependentEngine:
 
 
 def _aligned(token_ids: list[int], entries: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pairs each entry with the index of its token: entries are in order, but tokens inside a character have none."""
+    """Yields each entry with the index of its token. Entries are in order, but tokens inside a character have none."""
     remaining = iter(entries)
     entry = next(remaining, None)
     for position, token_id in enumerate(token_ids):
@@ -157,7 +158,7 @@ def _aligned(token_ids: list[int], entries: list[dict[str, Any]]) -> Iterator[tu
 
 
 def compare(model: Model, text: EngineText) -> Comparison:
-    """Runs the text through `model` (its KV store is replaced) and compares distributions at `text.positions`."""
+    """Runs the text through `model`, whose KV store it replaces, and compares distributions at `text.positions`."""
     is_same_top, differences = [], []
     reported = {position: index for index, position in enumerate(text.positions.tolist())}
     for position, logprobs in enumerate(teacher_forced(model, text.prompt_token_ids, text.token_ids)):
@@ -174,7 +175,7 @@ def compare(model: Model, text: EngineText) -> Comparison:
 def teacher_forced(
     model: Model, prompt_token_ids: list[int], continuation: list[int]
 ) -> Iterator[npt.NDArray[np.float64]]:
-    """The model's log-probabilities [vocab_size] before each token of a continuation, computed in chunks of rows."""
+    """Yields the model's log-probabilities [vocab_size] before each token of a continuation; computes in chunks."""
     token_ids = [*prompt_token_ids, *continuation[:-1]]
     first_logit_row = len(prompt_token_ids) - 1
     model.kv.allocate(-(-len(token_ids) // model.kv.block_size))
@@ -187,7 +188,7 @@ def teacher_forced(
 
 
 def _chunk(token_ids: list[int], start: int, stop: int, first_logit_row: int, num_blocks: int) -> Batch:
-    """Tokens start..stop-1 of one sequence whose block table is 0, 1, 2, ..."""
+    """Returns a batch with the tokens from `start` to `stop` - 1 of a sequence whose block table is 0, 1, 2, ..."""
     num_rows = stop - start
     positions = np.arange(start, stop, dtype=np.int32)
     return Batch(

@@ -1,5 +1,5 @@
-"""Trials of the promise on real models: what an engine says while requests join, draft and are aborted, against plain
-decoding, by token, by the bits of each token's log-probability and by a hash of the whole row of logits it came from.
+"""Trials of the promise on real models. Requests join, draft and are aborted; their answers are compared with those of
+plain decoding: tokens, the bits of their log-probabilities, and hashes of the whole rows of logits behind them.
 
     runner = Runner(pair, EngineConfig(model="real", num_speculative_tokens=MAX_WINDOW))
     expected = runner.plain_answers(prompts, num_tokens=256)
@@ -30,7 +30,7 @@ JOIN_PROBABILITY = 0.3
 
 @dataclass(frozen=True)
 class Answer:
-    """All that must not depend on speculation."""
+    """The part of an answer that must not depend on speculation."""
 
     tokens: list[CommittedToken]
     text: str
@@ -43,21 +43,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class Expected:
-    """What plain decoding says to each prompt, by sampling."""
+    """The answers of plain decoding to each prompt, by the name of the sampling."""
 
     prompts: list[list[int]]
     num_tokens: int
     answers: dict[str, list[Answer]]
 
     def first(self, count: int) -> Expected:
-        """The first prompts only."""
+        """Returns the same for the first `count` prompts."""
         answers = {sampling: answers[:count] for sampling, answers in self.answers.items()}
         return Expected(self.prompts[:count], self.num_tokens, answers)
 
 
 @dataclass
 class Run:
-    """An engine, and all that it has said so far."""
+    """An engine, and all of its outputs so far."""
 
     engine: Engine
     verifier: RecordingVerifier
@@ -98,7 +98,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Runner:
-    """Makes engines over a pair that is loaded once; a new one empties the KV of the one before."""
+    """Makes engines over a pair that is loaded once. A new engine empties the KV of the engine before."""
 
     pair: LoadedPair
     config: EngineConfig
@@ -110,7 +110,10 @@ class Runner:
         num_blocks: int | None = None,
         **settings: object,
     ) -> Run:
-        """An engine with drafters by name, or made by a test; `num_blocks` None is enough for a full batch."""
+        """Returns a new engine with these drafters, given by name or as objects.
+
+        `num_blocks` None means enough blocks for a full batch.
+        """
         config = self.config.model_copy(update=settings)
         enough = config.max_batch_size * -(-config.context_window_size // BLOCK_SIZE)
         names = tuple(drafter for drafter in drafters if isinstance(drafter, str))
@@ -121,7 +124,7 @@ class Runner:
         return Run(Engine.from_parts(config, parts), verifier)
 
     def plain_answers(self, prompts: list[list[int]], num_tokens: int) -> Expected:
-        """All prompts, greedily and sampled, in full batches without drafters and without a prefix cache."""
+        """Answers all prompts, greedily and sampled, in full batches without drafters and without a prefix cache."""
         run = self.run((), num_speculative_tokens=0, has_prefix_cache=False)
         names = {sampling: [f"{sampling} {i}" for i in range(len(prompts))] for sampling in SAMPLINGS}
         for sampling in SAMPLINGS:
@@ -136,8 +139,8 @@ class Runner:
 def request(
     name: str, prompt: list[int], sampling: str, index: int, num_tokens: int, max_window: int | None = None
 ) -> Request:
-    """A request for exactly `num_tokens` tokens, whose seed is the prompt's `index`; without a window it may not
-    speculate."""
+    """Returns a request for exactly `num_tokens` tokens. Its seed depends on `index`, the prompt's number. `max_window`
+    None switches speculation off."""
     mode = SpeculationMode.OFF if max_window is None else SpeculationMode.AUTO
     return Request(
         request_id=name,
@@ -151,7 +154,8 @@ def request(
 
 @dataclass(frozen=True)
 class Passerby:
-    """A request that is aborted when it has `num_tokens_before` tokens, in the queue or in its prompt if that is 0."""
+    """A request that is aborted once it has `num_tokens_before` tokens. If that is 0, it is aborted while it waits or
+    while its prompt is read."""
 
     request: Request
     sampling: str
@@ -161,7 +165,7 @@ class Passerby:
 
 @dataclass
 class TrialResult:
-    """What was compared and how often it differed; drafted and accepted tokens by window and by drafter."""
+    """How much was compared and how often it differed, and the drafted and accepted tokens by window and by drafter."""
 
     name: str
     num_steps: int = 0
@@ -186,7 +190,7 @@ class TrialResult:
             self.num_different_rows += left is None or right is None or left.row_hash != right.row_hash
 
     def add_speculation(self, window: int, outputs: list[Output]) -> None:
-        """Counts what was drafted for one request; no step may have committed more than its window and one token."""
+        """Counts the drafted tokens of one request; checks that no step committed more than window + 1 tokens."""
         longest = max(len(output.token_ids) for output in outputs)
         assert longest <= window + 1
         self.longest_path = max(self.longest_path, longest - 1)
@@ -198,7 +202,7 @@ class TrialResult:
             self.accepted[drafter] += accepted
 
     def check(self) -> None:
-        """Nothing differs, all went on in mixed company."""
+        """Checks that nothing differs, and that some aborted requests had tokens."""
         assert self.num_aborted_tokens > 0
         differences = (
             self.num_different_tokens,
@@ -209,7 +213,8 @@ class TrialResult:
         assert differences == (0, 0, 0, 0), self.summary
 
     def check_acceptance(self, num_classes: int) -> None:
-        """Windows of every one of so many equal classes had tokens accepted, and some drafts were rejected."""
+        """Divides the windows into `num_classes` equal classes; checks that each class had tokens accepted, and that
+        some drafted tokens were rejected."""
         size = MAX_WINDOW // num_classes
         for first in range(1, MAX_WINDOW + 1, size):
             num_accepted = sum(self.accepted_by_window[window] for window in range(first, first + size))
@@ -233,8 +238,8 @@ class TrialResult:
 
 
 class Trial:
-    """All prompts with one kind of sampling and windows 1 to 16 in turn, joining at random steps, among passers-by of
-    the other kind that are aborted in mid-life."""
+    """Runs all prompts with one kind of sampling and with windows 1 to 16 in turn. The requests join at random steps.
+    Among them are passers-by with the other kind of sampling, which are aborted before their end."""
 
     def __init__(self, run: Run, sampling: str, expected: Expected, name: str) -> None:
         self.run = run
@@ -301,7 +306,7 @@ class Trial:
 def run_trial(
     runner: Runner, drafters: Sequence[str | Drafter], sampling: str, expected: Expected, **settings: object
 ) -> TrialResult:
-    """Lives one trial; raises AssertionError where a drafter failed and was switched off."""
+    """Runs one trial; raises AssertionError if a drafter failed and was switched off."""
     run = runner.run(drafters, **settings)
     names = run.engine.drafter_names
     result = Trial(run, sampling, expected, f"{'+'.join(names)} {sampling}").live()

@@ -1,8 +1,7 @@
-"""Random weight matrices in every GGUF type, with a wanted standard deviation and mean near zero.
+"""Makes random weight matrices in every GGUF type, with a wanted standard deviation and a mean near zero.
 
-Float and legacy types are quantized from Gaussian values by the `gguf` package. The K-quants and IQ4_NL, which it
-cannot quantize, are made of random blocks: all integer fields random, scales set so that the values have the wanted
-size.
+The `gguf` package quantizes Gaussian values to float and legacy types. It cannot quantize to the K-quants and IQ4_NL,
+so these are random blocks: all integer fields are random, and the scales give the values the wanted size.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ WEIGHT_TYPES = (
 def random_matrix(
     rng: np.random.Generator, weight_type: str, num_columns: int, row_deviations: Float32Array
 ) -> npt.NDArray[np.generic]:
-    """A matrix [len(row_deviations), num_columns] whose row i has standard deviation `row_deviations[i]`.
+    """Returns a matrix [len(row_deviations), num_columns] whose row i has the standard deviation `row_deviations[i]`.
 
-    Returns float32 or float16 values for F32 and F16, else the quantized rows' bytes, uint8 [rows, bytes of a row].
-    Raises ValueError where `num_columns` is no multiple of the type's block size.
+    For F32 and F16 it has float32 or float16 values, for all other types the bytes of the quantized rows, uint8 [rows,
+    bytes of a row]. Raises ValueError if `num_columns` is not a multiple of the type's block size.
     """
     type_id = gguf.GGMLQuantizationType[weight_type]
     block_size, _ = gguf.GGML_QUANT_SIZES[type_id]
@@ -65,13 +64,14 @@ def _half_bytes(values: Float32Array) -> ByteArray:
 
 
 def _minima_near(rng: np.random.Generator, scales: ByteArray, limit: int) -> ByteArray:
-    """Integer minima within one of the scales, so that a block is centred and yet minima are not the scales."""
+    """Returns integer minima that differ from the scales by at most 1, so that a block's mean is near zero although its
+    minima are not just its scales."""
     jitter = rng.integers(-1, 2, scales.shape)
     return np.clip(scales.astype(np.int64) + jitter, 0, limit).astype(np.uint8)
 
 
 def _pack_six_bit(scales: ByteArray, minima: ByteArray) -> ByteArray:
-    """Eight 6-bit scales and minima in the 12 bytes of Q4_K and Q5_K."""
+    """Returns eight 6-bit scales and minima packed in 12 bytes, as in Q4_K and Q5_K."""
     low = scales[:, :4] | ((scales[:, 4:] >> 4) << 6)
     middle = minima[:, :4] | ((minima[:, 4:] >> 4) << 6)
     high = (scales[:, 4:] & 15) | ((minima[:, 4:] & 15) << 4)

@@ -1,6 +1,6 @@
-"""Draft models for targets without a small sibling: the target's own file with some layers left out.
+"""Draft models for targets without a smaller sibling: the target's own file with some layers left out.
 
-Such a model says the same as the whole one about as often as a real draft model does.
+Such a model agrees with the whole model about as often as a real draft model does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paceline.tokenizer import Tokenizer
 
 
 def load_without_layers(path: Path, skipped: Collection[int]) -> LoadedModel:
-    """The model of a file without the `skipped` layers (from 0), on 2 threads."""
+    """Loads the model of a file without the `skipped` layers, which are counted from 0, on 2 threads."""
     with GgufFile.open(path) as gguf:
         config = read_model_config(gguf)
         kept = [layer for layer in range(config.num_layers) if layer not in skipped]

@@ -1,29 +1,29 @@
-"""What suffix trees and drafts from them must say, found by searching whole texts: the oracle of their tests."""
+"""Finds what suffix trees and their drafts must give by searching whole texts. It is the oracle of their tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NUM_FOLLOWERS = 8
-"""The latest followers that a context keeps."""
+"""The number of latest followers that a context keeps."""
 
 MIN_STORE_CONTEXT = 4
 MAX_SIBLINGS = 3
 
 FoundContext = tuple[int, int, list[int]]
-"""Length, count, followers (latest first)."""
+"""A context that was found: its length, how often it occurs, and what followed it (latest first)."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text and how many of its first tokens are context only."""
+    """A text. Its first `num_context` tokens are only context: they are never followers."""
 
     token_ids: list[int]
     num_context: int = 0
 
 
 def search(texts: list[Text], query: list[int], max_depth: int) -> list[FoundContext]:
-    """Every suffix of `query` that occurs more often than the one that is a token longer, shortest first."""
+    """Returns every suffix of `query` that occurs more often than the suffix with one more token, shortest first."""
     lengths = range(1, min(max_depth, len(query)) + 1)
     followers = [_followers(texts, query[len(query) - length :]) for length in lengths]
     counts = [*map(len, followers), 0]
@@ -35,7 +35,7 @@ def search(texts: list[Text], query: list[int], max_depth: int) -> list[FoundCon
 
 
 def _followers(texts: list[Text], suffix: list[int]) -> list[int]:
-    """What follows `suffix` in the texts, in the order in which it was appended."""
+    """Returns the tokens that follow `suffix` in the texts, in the order in which they were appended."""
     return [
         text.token_ids[position]
         for text in texts
@@ -45,7 +45,7 @@ def _followers(texts: list[Text], suffix: list[int]) -> list[int]:
 
 
 def confidence_of(length: int, num_agreeing: int, num_followers: int) -> float:
-    """The formula of native/suffix/guesses.hpp."""
+    """Returns the confidence by the formula of native/suffix/guesses.hpp."""
     escape = 1 / (1 + length / 2 + length * length / 80)
     return (num_agreeing / num_followers) ** 2 * (1 - escape / num_followers)
 
@@ -53,7 +53,7 @@ def confidence_of(length: int, num_agreeing: int, num_followers: int) -> float:
 def guess(
     own: list[Text], store: list[Text], query: list[int], max_depth: int, max_guesses: int
 ) -> list[tuple[int, float]]:
-    """(token, confidence), best first: each token by the context that speaks for it the most."""
+    """Returns guesses (token, confidence), best first. The confidence of a token is the highest of any context."""
     found = search(own, query, max_depth)[::-1]
     found += [context for context in search(store, query, max_depth)[::-1] if context[0] >= MIN_STORE_CONTEXT]
     best: dict[int, float] = {}
@@ -61,7 +61,7 @@ def guess(
         for token_id in dict.fromkeys(followers):
             confidence = confidence_of(length, followers.count(token_id), len(followers))
             if confidence > best.get(token_id, 0.0):
-                best.pop(token_id, None)  # a token stands where it was last improved
+                best.pop(token_id, None)  # an improved token moves to the end, which decides among equals
                 best[token_id] = confidence
     guesses, rest = [], 1.0
     for token_id, confidence in sorted(best.items(), key=lambda item: -item[1])[:max_guesses]:
@@ -72,7 +72,7 @@ def guess(
 
 @dataclass
 class Node:
-    """A node of a draft; `found` counts candidates in the order in which they were found."""
+    """A node of a draft. `found` is its number in the order in which candidates were found."""
 
     token_id: int
     parent: int | None
@@ -92,8 +92,10 @@ def draft(
     has_branches: bool,
     ahead: list[int],
 ) -> list[Node]:
-    """The `window` nodes of the largest survival, those not below `stop_below`, below the last of `own`'s texts and the
-    tokens ahead of it."""
+    """Returns the draft after the last of the texts in `own`, which the tokens `ahead` continue.
+
+    It has the `window` nodes with the largest survival, without nodes whose survival is below `stop_below`.
+    """
     nodes: list[Node] = []
     candidates: list[Node] = []
     num_found = 0

@@ -1,4 +1,4 @@
-"""A target of four tokens as a table of logits rows, plain decoding of it, and all drafts worth trying against it."""
+"""A target over four tokens, which is a table of logits rows; its plain decoding; and all drafts to try on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ PENALIZED = SamplingParams(
 
 
 def greedy_table(text: tuple[int, ...]) -> np.ndarray:
-    """Logits [histories, 4] whose greedy text is `text` (4 tokens); every row off that text says its complement."""
+    """Returns logits [histories, 4] whose greedy text is `text` (4 tokens).
+
+    After any other history of a length, the likeliest token is 3 minus the token of `text` at that place.
+    """
     table = np.zeros((len(HISTORIES), VOCAB_SIZE), dtype=np.float32)
     for history, row in ROW_OF.items():
         depth = len(history)
@@ -35,7 +38,7 @@ def greedy_table(text: tuple[int, ...]) -> np.ndarray:
 
 
 def random_table(seed: int) -> np.ndarray:
-    """Logits [histories, 4] without any pattern."""
+    """Returns random logits [histories, 4]."""
     return np.random.default_rng(seed).normal(0.0, 1.0, (len(HISTORIES), VOCAB_SIZE)).astype(np.float32)
 
 
@@ -49,7 +52,7 @@ def make_sampler(sequence: Sequence) -> SequenceSampler:
 
 
 def plain_text(table: np.ndarray, params: SamplingParams, seed: int) -> tuple[int, ...]:
-    """The DEPTH + 1 tokens of plain decoding: one row, one call, one commit at a time."""
+    """Returns the DEPTH + 1 tokens of plain decoding, which takes one row, one call and one commit for each token."""
     sequence = make_sequence(params, seed)
     sampler = make_sampler(sequence)
     text: tuple[int, ...] = ()
@@ -63,24 +66,24 @@ def plain_text(table: np.ndarray, params: SamplingParams, seed: int) -> tuple[in
 
 
 def draft_rows(table: np.ndarray, draft: Draft) -> np.ndarray:
-    """The logits rows of the root and of each node, as a verifier gets them."""
+    """Returns the rows of logits of the root and of each node, as a verifier gets them."""
     histories = [tuple(draft.token_ids[node] for node in draft.path_to(end)) for end in range(len(draft))]
     return table[[ROW_OF[()], *(ROW_OF[history] for history in histories)]]
 
 
 def all_chains() -> list[Draft]:
-    """Every chain of 0 to DEPTH tokens."""
+    """Returns every chain of 0 to DEPTH tokens."""
     return [Draft.chain(list(history), "chain") for history in HISTORIES]
 
 
 def all_trees(num_nodes: int) -> Iterator[Draft]:
-    """Every tree of `num_nodes` nodes, siblings distinct, depth at most DEPTH, its nodes ordered by depth."""
+    """Yields every tree of `num_nodes` nodes with distinct siblings and at most DEPTH levels; nodes come by depth."""
     for nodes in _closed_sets(num_nodes):
         yield tree_of(sorted(nodes, key=lambda history: (len(history), history)))
 
 
 def random_trees(seed: int, count: int, max_nodes: int) -> Iterator[Draft]:
-    """Larger trees, their nodes in any order in which parents come first."""
+    """Yields larger random trees, with nodes in any order in which parents come before their children."""
     generator = np.random.default_rng(seed)
     for _ in range(count):
         nodes: list[tuple[int, ...]] = []

@@ -1,4 +1,4 @@
-"""Writes tiny random GGUF models that are valid in every respect; no test needs a download for a model of any kind.
+"""Writes tiny random GGUF models that are valid in every respect, so tests need no download for a model of any kind.
 
     path = write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2", "Q4_K")                     # 2 layers, 256 wide, 384 tokens
     path = write_tiny_gguf(tmp_path / "odd.gguf", "llama", "Q5_0", hidden_size=96, num_heads=3, num_kv_heads=1,
@@ -6,11 +6,11 @@
     path = write_tiny_gguf(tmp_path / "yarn.gguf", "llama", "F16", rope_scaling=RopeScaling("yarn", factor=4.0))
     pair = write_tiny_pair(tmp_path, "qwen2", "Q4_K")                                   # pair.target, pair.draft
 
-The keywords are the fields of `TinyShape`. The same arguments and seed give the same bytes. A tensor's values depend
-on the seed, its name and its shape only, so a model with fewer layers is the beginning of the larger one: that is what
-makes the draft of a pair agree with its target often. Logits spread like a real model's (the top token's probability is
-about one half), greedy text keeps changing and is mostly printable; end-of-sequence and other control tokens are almost
-never the most likely (use `stop_token_ids`, `stop` or `max_tokens` to end a generation).
+The keywords are the fields of `TinyShape`. The same arguments and seed give the same bytes. The values of a tensor
+depend only on the seed, its name and its shape. So a model with fewer layers is the beginning of a larger one, and the
+draft model of a pair often agrees with its target. Logits spread like those of a real model: the likeliest token has a
+probability of about one half. Greedy text keeps changing and is mostly printable. End-of-sequence and other control
+tokens are almost never the likeliest, so use `stop_token_ids`, `stop` or `max_tokens` to end a generation.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LATER_LAYER_GAIN = 0.6
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """Scaling of rotary frequencies: kind `none`, `linear`, `yarn` or `llama3`; the original context is in tokens.
+    """Scaling of rotary frequencies. `kind` is `none`, `linear`, `yarn` or `llama3`; lengths are in tokens.
 
-    `log_multiplier` is YaRN's in mistral3.
+    `log_multiplier` is YaRN's log multiplier in mistral3.
     """
 
     kind: str
@@ -58,11 +58,11 @@ class RopeScaling:
 class TinyShape:
     """Sizes of a tiny model. K-quants need widths that are multiples of 256, the legacy types multiples of 32.
 
-    `sliding_window` is used by gemma3 only (every second layer is global, so that two layers have both kinds),
-    `attention_temperature_scale` by mistral3. `output_type` is the output matrix's type where it is not `weight_type`.
-    With `vocabulary_change` the tokens' rows go to the new ids, so that the model says the same in other ids. The first
-    `num_padding_rows` rows of embedding and output stand behind the last token's again; where it is negative, the last
-    tokens have no rows.
+    Only gemma3 uses `sliding_window`; every second layer is global, so that two layers have both kinds. Only mistral3
+    uses `attention_temperature_scale`. `output_type` is the type of the output matrix (None: `weight_type`). With
+    `vocabulary_change` the rows of the tokens move to the new ids, so the model gives the same texts with other ids. If
+    `num_padding_rows` is positive, that many first rows of embedding and output are repeated after the last token's
+    row; if it is negative, that many last tokens have no rows.
     """
 
     num_layers: int = 2
@@ -87,7 +87,7 @@ class TinyShape:
 
 @dataclass(frozen=True)
 class TinyPair:
-    """Paths of a target and of a draft model."""
+    """The paths of a target and of a draft model."""
 
     target: Path
     draft: Path
@@ -95,7 +95,7 @@ class TinyPair:
 
 @dataclass(frozen=True)
 class _TensorSource:
-    """Makes named tensors of one model; every tensor has a random generator of its own."""
+    """Makes the named tensors of one model; every tensor has its own random generator."""
 
     weight_type: str
     seed: int
@@ -115,10 +115,10 @@ class _TensorSource:
 def write_tiny_gguf(
     path: Path, architecture: str = "llama", weight_type: str = "Q4_K", *, seed: int = 0, **shape: object
 ) -> Path:
-    """Writes a model with random weights and returns `path`; keywords are `TinyShape`'s fields.
+    """Writes a model with random weights and returns `path`; the keywords are the fields of `TinyShape`.
 
-    `architecture` is one of `ARCHITECTURES`, `weight_type` one of `random_weights.WEIGHT_TYPES` (every matrix has it,
-    norms and biases are F32). Raises ValueError for sizes that the type cannot hold.
+    `architecture` is one of `ARCHITECTURES`. `weight_type` is one of `random_weights.WEIGHT_TYPES`: every matrix has
+    this type, while norms and biases are F32. Raises ValueError for sizes that the type cannot have.
     """
     sizes = TinyShape(**shape)  # type: ignore[arg-type]
     if architecture not in ARCHITECTURES:
@@ -151,10 +151,10 @@ def write_tiny_pair(
     draft_vocabulary: VocabularyChange | None = None,
     **shape: object,
 ) -> TinyPair:
-    """Writes `target.gguf` (3 layers by default) and `draft.gguf`, the target's first layers and its output layer,
-    under another vocabulary where `draft_vocabulary` says so.
+    """Writes `target.gguf` (3 layers by default), and `draft.gguf` with the target's first layers and output layer.
 
-    On the target's greedy text one draft layer agrees with about 40 % of the tokens, two with about 60 %.
+    `draft_vocabulary` gives the draft model another vocabulary. On the target's greedy text, one draft layer agrees
+    with about 40 % of the tokens, and two with about 60 %.
     """
     target_shape = {"num_layers": 3, **shape}
     draft_shape = {**target_shape, "num_layers": num_draft_layers, "vocabulary_change": draft_vocabulary}
@@ -164,7 +164,7 @@ def write_tiny_pair(
 
 
 def llama3_frequency_factors(scaling: RopeScaling, head_dim: int, base: float) -> Float32Array:
-    """Llama 3.1's divisors of the rotary frequencies, low factor 1 and high factor 4; float32 [head_dim/2]."""
+    """Returns Llama 3.1's divisors of the rotary frequencies, float32 [head_dim/2]; low factor 1, high factor 4."""
     frequencies = base ** -(np.arange(0, head_dim, 2) / head_dim)
     rotations = scaling.original_context_length * frequencies / (2 * np.pi)
     smooth = np.clip((rotations - 1.0) / (4.0 - 1.0), 0.0, 1.0)
@@ -200,7 +200,7 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, sizes: Tiny
 
 
 def _row_order(sizes: TinyShape) -> list[int]:
-    """The row of each id before the vocabulary was changed and padded."""
+    """Returns for each row its row before the vocabulary was changed and padded."""
     change = sizes.vocabulary_change
     order = list(range(sizes.vocab_size)) if change is None else change.order(sizes.vocab_size)
     return [*order, *order[: max(0, sizes.num_padding_rows)]][: sizes.vocab_size + sizes.num_padding_rows]
@@ -213,7 +213,8 @@ def _type_of(name: str, weight_type: str, sizes: TinyShape) -> str:
 
 
 def _token_gains(vocabulary: TinyVocabulary) -> Float32Array:
-    """Factors of the output rows: control tokens almost never win, bytes that are no printable ASCII seldom."""
+    """Returns factors of the output rows, with which control tokens almost never win, and other bytes than printable
+    ASCII seldom win."""
     gains = np.ones(len(vocabulary.tokens), np.float32)
     for byte in range(256):
         if not (32 <= byte < 127 or byte == ord("\n")):
@@ -244,7 +245,7 @@ def _embedding_tensors(
     if not is_tied:
         output_type = _type_of("output.weight", source.weight_type, sizes)
         yield "output.weight", source.matrix("output.weight", sizes.hidden_size, output_rows, output_type)
-    # Random signs keep a tied output layer from favouring the very token that was read.
+    # Without random signs, a tied output layer would favour the token that was just read.
     signs = source.generator("output_norm signs").choice(np.array([-1, 1], np.float32), sizes.hidden_size)
     yield "output_norm.weight", source.vector("output_norm.weight", sizes.hidden_size, 1.0, 0.1) * signs
 

@@ -1,7 +1,7 @@
-"""A byte-level BPE vocabulary of a few hundred tokens, as real as a published one, for tiny test models.
+"""A byte-level BPE vocabulary of a few hundred tokens for tiny test models, made like a published one.
 
-256 byte tokens come first (ids in byte order), then merged tokens learned from a short text, then the control tokens
-<|endoftext|>, <|im_start|> and <|im_end|> (the end of a turn).
+First come 256 byte tokens with ids in byte order, then merged tokens that are learned from a short text, and last the
+control tokens <|endoftext|>, <|im_start|> and <|im_end|> (the end of a turn).
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ class TinyVocabulary:
 
     @property
     def end_of_text_id(self) -> int:
-        """Id of <|endoftext|>."""
+        """The id of <|endoftext|>."""
         return self.tokens.index("<|endoftext|>")
 
     @property
     def end_of_turn_id(self) -> int:
-        """Id of <|im_end|>, the model's end-of-sequence token."""
+        """The id of <|im_end|>, the model's end-of-sequence token."""
         return self.tokens.index("<|im_end|>")
 
 
 @dataclass(frozen=True)
 class VocabularyChange:
-    """Makes another vocabulary of one: all ids permuted by `seed`, the last `num_foreign` merged tokens (at most 26) in
-    favour of ones that no text has ("QA", "QB" and so on)."""
+    """Makes a vocabulary into another one. `seed` permutes all ids. The last `num_foreign` merged tokens (at most 26)
+    are replaced by tokens that no text has ("QA", "QB" and so on)."""
 
     seed: int
     num_foreign: int = 0
 
     def order(self, vocab_size: int) -> list[int]:
-        """The old id of each new one."""
+        """Returns the old id of each new id."""
         permuted: list[int] = np.random.default_rng(self.seed).permutation(vocab_size).tolist()
         return permuted
 
     def apply(self, vocabulary: TinyVocabulary) -> TinyVocabulary:
-        """The changed vocabulary, in the order of the new ids."""
+        """Returns the changed vocabulary, in the order of the new ids."""
         foreign = [f"Q{chr(ord('A') + i)}" for i in range(self.num_foreign)]
         kept = vocabulary.merges[: len(vocabulary.merges) - self.num_foreign]
         tokens = [*vocabulary.tokens[: 256 + len(kept)], *foreign, *CONTROL_TOKENS]
@@ -78,14 +78,17 @@ class VocabularyChange:
 
 
 def byte_alphabet() -> list[str]:
-    """GPT-2's printable stand-in for each byte, in byte order."""
+    """Returns GPT-2's printable character for each byte, in byte order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     stand_ins = iter(range(256, 512))
     return [chr(byte) if byte in printable else chr(next(stand_ins)) for byte in range(256)]
 
 
 def learn_merges(text: str, num_merges: int) -> list[tuple[str, str]]:
-    """Byte-pair merges of the words of `text` (with their leading space), most frequent first, ties by spelling."""
+    """Returns the byte-pair merges of the words in `text` (with their leading space), most frequent first.
+
+    The spelling decides ties.
+    """
     words = Counter(tuple("Ġ" + word) for word in text.split())
     merges: list[tuple[str, str]] = []
     while len(merges) < num_merges:
@@ -113,7 +116,8 @@ def _apply(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
 
 
 def build_vocabulary(vocab_size: int) -> TinyVocabulary:
-    """The vocabulary of exactly `vocab_size` tokens; raises ValueError below 259 or where the text lacks merges."""
+    """Returns the vocabulary of exactly `vocab_size` tokens; raises ValueError below 259, or if the text has too few
+    merges."""
     if vocab_size < MINIMUM_VOCAB_SIZE:
         raise ValueError(f"vocab_size {vocab_size} is below {MINIMUM_VOCAB_SIZE}")
     merges = learn_merges(_TRAINING_TEXT, vocab_size - MINIMUM_VOCAB_SIZE)
@@ -130,8 +134,8 @@ def add_vocabulary(
     pre_tokenizer: str,
     chat_template: str | None = CHAT_TEMPLATE,
 ) -> None:
-    """Writes the tokenizer's metadata: no BOS is added, <|im_end|> ends a sequence, the chat format is ChatML by
-    default, and none with None."""
+    """Writes the tokenizer's metadata: it adds no beginning-of-sequence token, and <|im_end|> ends a sequence. The chat
+    template is ChatML by default; None writes no template."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer)
     writer.add_token_list(list(vocabulary.tokens))

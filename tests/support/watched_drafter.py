@@ -1,4 +1,4 @@
-"""`WatchedDrafter`: a drafter that passes every call on to another; tests look at what passes by."""
+"""`WatchedDrafter`: a drafter that passes every call on to another drafter, so that tests can observe the calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from paceline.drafters.protocol import Drafter, Proposals
 
 
 class WatchedDrafter(Drafter):
-    """Does what `drafter` does, under its name."""
+    """A drafter that does what `drafter` does, and has its name."""
 
     def __init__(self, drafter: Drafter) -> None:
         self.drafter = drafter

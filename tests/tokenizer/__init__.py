@@ -1,1 +1,1 @@
-"""Tests of token ids, chat templates, detokenizer and stop strings."""
+"""Tests of token ids, chat templates, the detokenizer and stop strings."""

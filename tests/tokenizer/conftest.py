@@ -1,4 +1,4 @@
-"""The tokenizer of a real byte-level model, and a SentencePiece one with its words."""
+"""Fixtures: the tokenizer of a real byte-level model, and a SentencePiece tokenizer with its words."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.tokenizer.vocabulary_files import sentence_piece_metadata, tokenizer_
 
 @pytest.fixture(scope="session")
 def smollm2_metadata(smollm2_path: Path) -> Mapping[str, object]:
-    """Metadata of the SmolLM2 file."""
+    """Returns the metadata of the SmolLM2 file."""
     with GgufFile.open(smollm2_path) as gguf:
         return gguf.metadata
 
 
 @pytest.fixture(scope="session")
 def smollm2(smollm2_metadata: Mapping[str, object]) -> Tokenizer:
-    """Byte-level, chat template, no beginning token."""
+    """Returns SmolLM2's tokenizer: byte-level, with a chat template, without a beginning-of-sequence token."""
     return Tokenizer.from_metadata(smollm2_metadata, None)
 
 
 @pytest.fixture(scope="session")
 def byte_level(smollm2_metadata: Mapping[str, object]) -> Tokenizer:
-    """SmolLM2's tokenizer with tokens for all bytes; the real one lacks some that its training never saw."""
+    """Returns SmolLM2's tokenizer with tokens for all bytes; the real one lacks bytes that its training never saw."""
     tokens, token_types = smollm2_metadata["tokenizer.ggml.tokens"], smollm2_metadata["tokenizer.ggml.token_type"]
     assert isinstance(tokens, list)
     assert isinstance(token_types, np.ndarray)
@@ -42,5 +42,6 @@ def byte_level(smollm2_metadata: Mapping[str, object]) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def sentence_piece(smollm2_metadata: Mapping[str, object]) -> Tokenizer:
-    """Score-ordered merges, byte fallback, a space before the text, a beginning token, no chat template."""
+    """Returns a SentencePiece tokenizer: merges by score, byte fallback, a space before the text, a
+    beginning-of-sequence token, and no chat template."""
     return Tokenizer.from_metadata(sentence_piece_metadata(smollm2_metadata), None)

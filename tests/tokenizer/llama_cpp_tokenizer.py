@@ -1,4 +1,4 @@
-"""`LlamaCppTokenizer`: llama.cpp's tokenizer (the `xllamacpp` wheel), the reference for token ids."""
+"""`LlamaCppTokenizer`: llama.cpp's tokenizer (from the `xllamacpp` wheel), the reference for token ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import xllamacpp
 
 
 class LlamaCppTokenizer:
-    """The tokenizer of one GGUF file behind llama.cpp's HTTP endpoints; a context manager."""
+    """The tokenizer of one GGUF file, used through llama.cpp's HTTP endpoints. It is a context manager."""
 
     def __init__(self, path: Path) -> None:
         params = xllamacpp.CommonParams()
@@ -27,15 +27,15 @@ class LlamaCppTokenizer:
         self._client = httpx.Client(base_url=self._server.listening_address, timeout=60)
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
-        """Token ids of `text` alone."""
+        """Returns the token ids of `text` alone."""
         return self._post("/tokenize", content=text, add_special=False, parse_special=parse_special)["tokens"]
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Token ids of a prompt, with the tokens that the model adds."""
+        """Returns the token ids of a prompt, with the tokens that the model adds."""
         return self._post("/tokenize", content=text, add_special=True, parse_special=True)["tokens"]
 
     def decode(self, token_ids: list[int]) -> str:
-        """Text of `token_ids`, special tokens spelled out."""
+        """Returns the text of `token_ids`, with special tokens spelled out."""
         return self._post("/detokenize", tokens=token_ids)["content"]
 
     def _post(self, path: str, **body: object) -> Any:

@@ -1,4 +1,4 @@
-"""The processes that render chat templates, as the operating system shows them."""
+"""Finds the processes that render chat templates, as the operating system shows them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def template_processes(parent_id: int | None = None) -> set[int]:
-    """Ids of the running children of a process (None: of this one) that render templates."""
+    """Returns the ids of the running children of a process (None: this process) that render templates."""
     parent_id = os.getpid() if parent_id is None else parent_id
     return {int(path.name) for path in Path("/proc").glob("[0-9]*") if _is_template_process(path, parent_id)}
 
 
 def resident_bytes(process_id: int) -> int:
-    """Memory of the process."""
+    """Returns the resident memory of the process."""
     return int(_status(Path("/proc") / str(process_id))["VmRSS"].split()[0]) * 1024
 
 

@@ -1,4 +1,4 @@
-"""What a template sees of messages: absent keys and names of reasoning."""
+"""Tests what a template sees of messages: absent keys, and the names of reasoning."""
 
 from __future__ import annotations
 

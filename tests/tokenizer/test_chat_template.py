@@ -1,4 +1,4 @@
-"""Chat templates: real ones, the functions they use, the sandbox, and errors that name the messages."""
+"""Tests chat templates: real ones, the functions that they use, the sandbox, and errors that name the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text parts and strings reach every template in a form that it shows, whatever it does to the other forms."""
+"""Text parts and strings reach every template in a form that it shows, however it treats the other forms."""
 
 from __future__ import annotations
 

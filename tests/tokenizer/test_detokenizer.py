@@ -1,4 +1,4 @@
-"""`IncrementalDetokenizer`: all pieces together are what all bytes decode to, and no piece has half a character."""
+"""`IncrementalDetokenizer`: all pieces together are the text of all bytes, and no piece has half a character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of derived merges: used when sound, ignored and rewritten when not, never in the way."""
+"""The cache of derived merges is used if it is sound and rewritten if it is not. Its failures stop no tokenizer."""
 
 from __future__ import annotations
 

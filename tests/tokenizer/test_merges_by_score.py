@@ -1,4 +1,4 @@
-"""The merges of a SentencePiece vocabulary: their order, and tokens too long to be searched for halves."""
+"""Tests the merges of a SentencePiece vocabulary: their order, and tokens that are too long to search for halves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SpecialTokens` against a search that tries every spelling at every character."""
+"""Compares `SpecialTokens` with a search that tries every spelling at every character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StopStringMatcher` against a search of the whole text, for every way to cut the text into pieces."""
+"""Compares `StopStringMatcher` with a search of the whole text, for many ways to cut the text into pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat templates that ask for too much: memory, time and length have bounds, and other renderings go on."""
+"""Chat templates that need too much: memory, time and length are limited, and other renderings go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOUBLING = "{% set ns = namespace(x='x') %}{% for i in range(60) %}{% set ns.x =
 
 
 def _template(attack: str, timeout_s: float = 60.0) -> ChatTemplate:
-    """Writes the last message, and attacks where the option `attacks` is set."""
+    """Returns a template that writes the last message, and runs the attack if the option `attacks` is set."""
     source = "{% if attacks %}" + attack + "{% endif %}{{ messages[-1].content }}"
     return ChatTemplate(source, {}, timeout_s=timeout_s)
 
@@ -96,7 +96,7 @@ def test_slow_renderings_leave_room_for_others() -> None:
     assert errors == []
 
     def are_ended() -> bool:
-        template.close()  # again for one that only started before
+        template.close()  # repeated, because a rendering may start after an earlier close
         return not any(thread.is_alive() for thread in threads)
 
     wait_until(are_ended, "the slow renderings have failed")

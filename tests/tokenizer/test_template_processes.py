@@ -1,4 +1,4 @@
-"""The processes in which chat templates are rendered: when they end, what they inherit, and what a fork does."""
+"""Tests the processes that render chat templates: when they end, what they inherit, and what a fork does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print(template.render(messages), flush=True)
 
 
 def _run(script: str, timeout_s: float = 60.0) -> subprocess.Popen[str]:
-    """Starts the script; a warning is an error in it."""
+    """Starts the script in a process in which warnings are errors."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-X", "dev", "-c", SCRIPT_HEAD + script, str(timeout_s)],
         stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ def _run(script: str, timeout_s: float = 60.0) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def children() -> set[int]:
-    """Processes of templates that other tests keep."""
+    """Returns the processes of templates that other tests keep."""
     gc.collect()
     return template_processes()
 

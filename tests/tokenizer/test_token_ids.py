@@ -1,4 +1,4 @@
-"""Token ids against llama.cpp on the same file: real models, and every other algorithm on made-up files."""
+"""Compares token ids with llama.cpp on the same file: for real models, and for other algorithms on made-up files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _without(metadata: dict[str, object], name: str) -> dict[str, object]:
 
 
 def _control_tokens(gguf: GgufFile) -> list[str]:
-    """Spellings of control and user-defined tokens, evenly picked where there are thousands."""
+    """Returns the spellings of control and user-defined tokens; if there are thousands, evenly spaced ones of them."""
     token_types = np.asarray(gguf.metadata["tokenizer.ggml.token_type"])
     tokens = gguf.metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
@@ -34,7 +34,7 @@ def _control_tokens(gguf: GgufFile) -> list[str]:
 
 
 def _differing_lines(path: Path, num_lines: int) -> list[str]:
-    """Lines whose token ids are not llama.cpp's, in any of the three ways to encode."""
+    """Returns the lines whose token ids differ from llama.cpp's in any of the three ways to encode."""
     with GgufFile.open(path) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf, None)
         lines = corpus_lines(num_lines, _control_tokens(gguf))

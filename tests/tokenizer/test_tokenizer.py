@@ -1,4 +1,4 @@
-"""`Tokenizer`: round trips, bytes of tokens, prompts, hashes, and texts it refuses."""
+"""Tests `Tokenizer`: round trips, bytes of tokens, prompts, hashes, and texts that it refuses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_text_is_known_to_be_too_long_from_its_beginning(smollm2: Tokenizer) -
 @pytest.mark.parametrize("text", ["1" * 5000, "the wheel\n" * 500, " " * 5000, "a" * 5000])
 @pytest.mark.parametrize("name", ["byte_level", "sentence_piece"])
 def test_a_long_text_has_the_tokens_of_its_parts(name: str, request: pytest.FixtureRequest, text: str) -> None:
-    """It is encoded by another function of the library than short ones."""
+    """The library encodes long texts with another function than short ones."""
     tokenizer: Tokenizer = request.getfixturevalue(name)
     token_ids = tokenizer.encode(text, parse_special=False)
     assert tokenizer.decode(token_ids) == text
@@ -77,7 +77,7 @@ def test_a_long_text_has_the_tokens_of_its_parts(name: str, request: pytest.Fixt
 
 
 def test_other_threads_go_on_while_a_long_text_is_encoded(smollm2: Tokenizer) -> None:
-    """The library holds Python's lock through `encode`, so that a thread of its own would not help."""
+    """The library holds Python's global lock during `encode`, so running that in a thread would not be enough."""
     smollm2.prepare()
     encoding = threading.Thread(target=smollm2.encode, args=("1" * 400_000,), kwargs={"parse_special": False})
     encoding.start()

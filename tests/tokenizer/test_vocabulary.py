@@ -1,4 +1,4 @@
-"""What a model file may say of its tokenizer, and the errors for what it may not."""
+"""Tests what a model file may say about its tokenizer, and the errors for everything else."""
 
 from __future__ import annotations
 

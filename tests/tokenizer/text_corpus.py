@@ -1,4 +1,4 @@
-"""Lines that tokenizers disagree on: code, eleven scripts, emoji, control tokens, white space, digits, odd Unicode.
+"""Lines on which tokenizers disagree: code, eleven scripts, emoji, control tokens, white space, digits, odd Unicode.
 
 The same arguments give the same lines on every machine.
 """
@@ -59,7 +59,8 @@ SCRIPTS = (
 
 
 def corpus_lines(count: int, control_tokens: Sequence[str], *, seed: int = 0) -> list[str]:
-    """`count` texts of 1 to a few hundred characters, some of several lines; one in seven spells control tokens."""
+    """Returns `count` texts of 1 to a few hundred characters, some with several lines; one in seven spells control
+    tokens."""
     generator = _Generator(random.Random(seed), control_tokens)
     return [generator.line(number) for number in range(count)]
 
@@ -82,7 +83,7 @@ class _Generator:
         return self._kinds[number % len(self._kinds)]() or "."
 
     def _sentence(self) -> str:
-        """A stretch of a real sentence, cut anywhere, in one of several cases, beside another script."""
+        """Returns a piece of a real sentence, cut anywhere and with changed letter case, beside another sentence."""
         sentence = self._pick(SENTENCES)
         start = self._chance.randrange(len(sentence) - 1)
         cut = sentence[start : start + self._chance.randrange(1, 60)]
@@ -104,7 +105,7 @@ class _Generator:
         return "".join(self._chance.choices("etaoinshrdlucmfwypvbgkjqxz", range(26, 0, -1), k=length))
 
     def _words(self) -> str:
-        """Random words, each of one script."""
+        """Returns random words, each in one script."""
         words = []
         for _ in range(self._chance.randrange(1, 8)):
             first, last = self._pick(SCRIPTS)
@@ -135,7 +136,7 @@ class _Generator:
         return self._pick(("", " ", "\n")).join(pieces)
 
     def _mixture(self) -> str:
-        """Pieces of all kinds, most without a space between."""
+        """Returns pieces of all kinds, mostly without spaces between them."""
         kinds = (EMOJI, NUMBERS, APOSTROPHES, ODD, WHITE_SPACE, RUNS, (self._identifier(), self._ascii_word(5).upper()))
         pieces = [self._pick(self._pick(kinds)) for _ in range(self._chance.randrange(1, 25))]
         return "".join(piece * self._chance.choice((1, 1, 1, 2, 5)) for piece in pieces)

@@ -1,6 +1,6 @@
-"""GGUF files that carry a vocabulary and next to no model, so that llama.cpp opens any tokenizer that a test makes up.
+"""Writes GGUF files with a vocabulary and almost no model, so that llama.cpp opens any tokenizer that a test makes up.
 
-The vocabularies are those of a real byte-level model, under another pre-tokenizer or turned into a SentencePiece one.
+The vocabularies are those of a real byte-level model, with another pre-tokenizer or turned into a SentencePiece one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
 
 
 def write_vocabulary_gguf(path: Path, metadata: Mapping[str, object]) -> Path:
-    """Writes a llama of one layer and width 32, all weights zero, with this tokenizer; returns `path`."""
+    """Writes a llama model of one layer and width 32, with zero weights and this tokenizer; returns `path`."""
     writer = gguf.GGUFWriter(path, "llama")
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
@@ -45,15 +45,16 @@ def write_vocabulary_gguf(path: Path, metadata: Mapping[str, object]) -> Path:
 
 
 def tokenizer_metadata(metadata: Mapping[str, object], **changes: object) -> dict[str, object]:
-    """The `tokenizer.*` entries of a file, with `tokenizer.ggml` entries changed."""
+    """Returns the `tokenizer.*` entries of a file's metadata, with some `tokenizer.ggml` entries changed."""
     kept = {key: value for key, value in metadata.items() if key.startswith("tokenizer.")}
     return kept | {f"tokenizer.ggml.{name}": value for name, value in changes.items()}
 
 
 def sentence_piece_metadata(byte_level: Mapping[str, object], **changes: object) -> dict[str, object]:
-    """A SentencePiece vocabulary with the words of a byte-level one, the more frequent the better its score.
+    """Returns the metadata of a SentencePiece vocabulary with the words of a byte-level one.
 
-    Ids: <unk>, <s>, </s>, 256 bytes, two user-defined tokens, then words; a space before the text unless changed.
+    More frequent words have a better score. The ids are <unk>, <s>, </s>, 256 bytes, two user-defined tokens, and then
+    words. A space is put before the text, unless `changes` say otherwise.
     """
     head = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "<custom>", "\n\n"]
     words = _words(byte_level)
@@ -70,7 +71,7 @@ def sentence_piece_metadata(byte_level: Mapping[str, object], **changes: object)
 
 
 def _words(byte_level: Mapping[str, object]) -> list[str]:
-    """The byte-level tokens that are whole characters, with a block for each space; single characters come last."""
+    """Returns the byte-level tokens that are whole characters, with "▁" for each space; single characters come last."""
     tokens = byte_level["tokenizer.ggml.tokens"]
     token_types = byte_level["tokenizer.ggml.token_type"]
     assert isinstance(tokens, list)

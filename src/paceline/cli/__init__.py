@@ -1,1 +1,4 @@
-"""The command line: one small file a command, `main` puts them together. No logic that a program could want."""
+"""The command line. Each command has a small file, and `main` registers them all.
+
+There is no logic here that another program could need.
+"""

@@ -1,4 +1,4 @@
-"""Prints an answer while it comes, and with `DraftColours` shows which of its characters a draft had guessed."""
+"""Prints an answer while it is generated. `DraftColours` also shows which of its characters a draft had guessed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ACCEPTED_STYLE = "green"
 
 
 class PlainText:
-    """Shows all text alike."""
+    """Shows all text in the same way, without colours."""
 
     def split(self, output: Output) -> Iterator[tuple[str, str | None]]:
-        """(text, style) pieces of one output."""
+        """Yields the text of one output, with no style."""
         yield output.text, None
 
 
 class DraftColours:
     """Colours the characters of accepted draft tokens.
 
-    An engine holds back text that may become a stop string, so an output's text need not be that of its tokens; it
-    always is the next part of all tokens' text.
+    An engine holds back text that may become a stop string, so an output's text need not be the text of its tokens. It
+    is always the next part of the text of all tokens together.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int]) -> None:
@@ -36,7 +36,7 @@ class DraftColours:
         self._pending: list[tuple[str, str | None]] = []
 
     def split(self, output: Output) -> Iterator[tuple[str, str | None]]:
-        """(text, style) pieces of one output."""
+        """Yields the pieces of one output's text, each with its style."""
         num_accepted = output.speculation.num_accepted_tokens - self._num_accepted
         self._num_accepted += num_accepted
         for index, token_id in enumerate(output.token_ids):
@@ -49,10 +49,10 @@ class DraftColours:
 
 
 def print_answer(outputs: Iterable[Output], colours: PlainText | DraftColours, console: Console) -> tuple[str, Output]:
-    """Prints the text as it comes, every character of it, and a line break at the end; returns all text and the last
-    output. `console` only adds colours.
+    """Prints the answer as it arrives and a line break at the end; returns the whole text and the last output.
 
-    Raises PacelineError where the engine ended the answer with an error.
+    Every character is printed; `console` only adds colours. Raises PacelineError if the engine ended the answer with an
+    error.
     """
     text = ""
     last: Output | None = None
@@ -69,7 +69,7 @@ def print_answer(outputs: Iterable[Output], colours: PlainText | DraftColours, c
 
 
 def _print_piece(text: str, style: str | None, console: Console) -> None:
-    """Not as a string of rich's, in which it expands tabs and drops control characters."""
+    """Prints one piece. It avoids rich's printing of strings, which expands tabs and drops control characters."""
     if style is None:
         console.file.write(text)
     else:

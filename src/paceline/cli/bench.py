@@ -1,4 +1,4 @@
-"""`paceline bench tasks` measures on this machine; `paceline bench MODEL` is short for it."""
+"""`paceline bench tasks MODEL` measures speculation on this machine; `paceline bench MODEL` is short for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.cli.bench_tasks import tasks_command
 
 
 class _DefaultsToTasks(TyperGroup):
-    """A first word that is no command is the model of `tasks`."""
+    """Takes a first word that is not a command as the model of `tasks`."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:

@@ -1,4 +1,4 @@
-"""The options that the `paceline bench` commands share: which tasks are answered, and how."""
+"""The options that the `paceline bench` commands share: which tasks the model answers, and how."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from paceline.core.errors import UsageError
 
 Item = TypeVar("Item")
 
-TasksOption = Annotated[Path | None, typer.Option(help="JSON lines of id, task, messages and max_tokens.")]
-KindsOption = Annotated[str | None, typer.Option(help="Kinds of tasks joined by commas; default: all.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Most tasks of each kind; default: all.")]
-CapOption = Annotated[int | None, typer.Option(min=1, help="Most tokens of an answer; default: each task's own.")]
+TasksOption = Annotated[
+    Path | None, typer.Option(help="File of tasks: a JSON object a line, with id, task, messages and max_tokens.")
+]
+KindsOption = Annotated[str | None, typer.Option(help="Kinds of tasks to run, joined by commas; default: all.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks of each kind; default: all.")]
+CapOption = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of tokens of an answer; default: each task's own limit.")
+]
 BenchTemperatureOption = Annotated[
-    float, sampling_option("temperature", "0 is greedy; above, top-p is 0.95 and seeds are fixed.")
+    float, sampling_option("temperature", "0 is greedy; above 0, top-p is 0.95 and each task has a fixed seed.")
 ]
 
 
 def split(text: str | None, kind: Callable[[str], Item], name: str) -> list[Item] | None:
-    """The values of an option that takes several joined by commas. Raises UsageError."""
+    """Returns the values of an option that takes several, joined by commas. Raises UsageError."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`paceline bench tasks`: plain decoding, each fixed drafter and window, and automatic mode on a workload."""
+"""`paceline bench tasks`: measures plain decoding, each drafter with fixed windows, and automatic mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tasks_command(
     temperature: BenchTemperatureOption = 0.0,
     is_json: JsonOption = False,
 ) -> None:
-    """Measure tokens per second, time to first token and what drafts bring, one request at a time."""
+    """Measure tokens per second, time to first token and the gain from drafts, with one request at a time."""
     from paceline.cli.model_files import pull_chat_models
     from paceline.operations.bench import Bench, markdown_table, summarize
     from paceline.operations.workload import read_tasks
@@ -53,7 +53,7 @@ def tasks_command(
 
 def _describe(measurement: Measurement) -> str:
     rate = measurement.decode_tokens_per_s or 0.0
-    text = "" if measurement.is_text_equal else ", ANOTHER TEXT THAN PLAIN DECODING"
+    text = "" if measurement.is_text_equal else ", TEXT DIFFERS FROM PLAIN DECODING"
     return (
         f"{measurement.task_id} {measurement.mode}: {rate:.1f} tokens/s, first token after "
         f"{measurement.time_to_first_token_s:.2f} s, {measurement.num_tokens} tokens in {measurement.num_steps} steps"

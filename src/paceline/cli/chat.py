@@ -1,4 +1,4 @@
-"""`paceline chat MODEL`: a conversation on the terminal; the prefix cache keeps its KV from turn to turn."""
+"""`paceline chat MODEL`: holds a conversation on the terminal. The prefix cache keeps its KV from turn to turn."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def chat(
     top_p: TopPOption = 1.0,
     seed: SeedOption = None,
 ) -> None:
-    """Talk to a model; Ctrl-D ends.
+    """Talk to a model; Ctrl-D ends the conversation.
 
-    Exits 1 where a question got no answer.
+    Exits with 1 if a question got no answer.
     """
     from paceline.cli.conversation import Conversation
     from paceline.cli.model_files import pull_models
@@ -60,7 +60,7 @@ def chat(
 
 
 def _ask_all(conversation: Conversation) -> bool:
-    """Asks what the user types; whether all of it was answered."""
+    """Asks every question that the user types; returns whether all of them were answered."""
     is_answered = True
     for question in _questions():
         try:
@@ -72,14 +72,14 @@ def _ask_all(conversation: Conversation) -> bool:
 
 
 def _questions() -> Iterator[str]:
-    """Lines that the user types, empty ones left out, until the end of input."""
+    """Yields the lines that the user types, except empty ones, until the end of input."""
     if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # bytes that are no text spoil their own question only
+        sys.stdin.reconfigure(errors="surrogateescape")  # a line that is not UTF-8 fails alone, not the whole chat
     while True:
         try:
             question = input("> ")
         except EOFError:
-            print()  # noqa: T201 (the prompt's line is still open)
+            print()  # noqa: T201 (ends the line of the "> " prompt)
             return
         if question.strip():
             yield question

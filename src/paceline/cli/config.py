@@ -1,4 +1,4 @@
-"""`paceline config`: every setting, its value, and where the value comes from."""
+"""`paceline config`: shows every setting, its value, and where the value comes from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @takes_settings(*SERVE_OPTIONS)
 def config(settings: Settings, is_json: JsonOption = False) -> None:
-    """Show all settings as `serve` would take them, each with the place it comes from; secrets by reference only."""
+    """Show the settings that `serve` would use, and where each comes from; secrets appear by reference only."""
     from paceline.config.names import MODE, SECTIONS
 
     values = settings.engine.model_dump(mode="json") | settings.server.model_dump(mode="json")

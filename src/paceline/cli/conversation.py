@@ -1,4 +1,4 @@
-"""`Conversation`: what a chat has said so far, asked one question at a time."""
+"""`Conversation`: keeps the messages of a chat and answers one question at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.sampling import check_room
 
 
 class Conversation:
-    """Messages that begin with `opening`; a question that gets no answer leaves them as they were."""
+    """The messages of a chat, beginning with `opening`. A question that gets no answer is not kept."""
 
     def __init__(self, engine: Engine, sampling: SamplingParams, opening: list[dict[str, str]]) -> None:
         self._engine = engine
@@ -22,10 +22,10 @@ class Conversation:
         self._console = Console(highlight=False)
 
     def ask(self, question: str) -> None:
-        """Prints the answer, and a note where it was cut off.
+        """Prints the answer, and a note if the answer was cut off.
 
-        Raises UsageError where the question is no text, ContextOverflowError where it leaves no room for an answer, and
-        PacelineError where answering fails.
+        Raises UsageError if the question is not valid text, ContextOverflowError if it leaves no room for an answer,
+        and PacelineError if answering fails.
         """
         _check_unicode(question)
         asked = [*self._messages, {"role": "user", "content": question}]

@@ -31,7 +31,7 @@ PromptArgument = Annotated[
 ]
 RawOption = Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat template.")]
 ShowDraftsOption = Annotated[
-    bool, typer.Option("--show-drafts", help="Colour accepted draft tokens; print what drafts did.")
+    bool, typer.Option("--show-drafts", help="Colour accepted draft tokens, and print how many were accepted.")
 ]
 
 
@@ -50,7 +50,7 @@ def generate(
     is_raw: RawOption = False,
     is_showing_drafts: ShowDraftsOption = False,
 ) -> None:
-    """Answer one prompt; greedy unless a temperature is given. MODEL may be left out where the settings name it."""
+    """Answer one prompt, greedily unless a temperature is given. MODEL may be left out if the settings name one."""
     from rich.console import Console
 
     from paceline.cli.answer import DraftColours, PlainText, print_answer
@@ -64,7 +64,7 @@ def generate(
     if prompt is None:
         raise UsageError("there is no prompt: give it as the last argument, or - to read it from standard input")
     if is_raw and system is not None:
-        raise UsageError("--system is part of a chat, and --raw leaves the chat template out; drop one of them")
+        raise UsageError("--system needs the chat template, which --raw leaves out; drop one of them")
     text = read_text(prompt)
     sampling = SamplingParams(
         max_tokens=max_tokens,
@@ -88,7 +88,7 @@ def generate(
 
 
 def describe_speculation(output: Output) -> str:
-    """What drafts did for a finished answer, in one line."""
+    """Returns a line that says how many draft tokens were accepted in a finished answer."""
     speculation = output.speculation
     num_tokens = output.first_token_index + len(output.token_ids)
     drafters = ", ".join(f"{name} {accepted}/{drafted}" for name, (drafted, accepted) in speculation.by_drafter.items())

@@ -1,4 +1,4 @@
-"""`paceline list`: the models in the cache and those of the catalog that could be pulled."""
+"""`paceline list`: lists the models in the cache and the models of the catalog, which can be pulled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.cli.options import JsonOption
 
 
 def list_models(is_json: JsonOption = False) -> None:
-    """List the models that are here, and those that can be pulled by name."""
+    """List the models in the cache, and the models that can be pulled by name."""
     from paceline.operations.models import list_known_models
 
     models = list_known_models()

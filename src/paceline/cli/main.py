@@ -1,7 +1,8 @@
-"""The `paceline` command: registers one file a command and turns errors into exit codes.
+"""The `paceline` command: registers the commands, which have a file each, and turns errors into exit codes.
 
-A `UsageError` and a wrong flag exit with 2, every other `PacelineError` with 1, an interrupt with 130; each says why in
-one line on stderr. Commands import what they run only when they run, so that `--version` and `--help` are quick.
+A `UsageError` and a wrong flag exit with 2, every other `PacelineError` with 1, an interrupt with 130. Errors are
+printed on stderr, in one line. Commands import the code they need only when they run, so `--version` and `--help` are
+quick.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 class ReportingGroup(TyperGroup):
-    """Runs a command and reports what it raised on purpose; anything else is a bug and keeps its traceback."""
+    """Runs a command and prints the errors that it raises on purpose. Any other exception is a bug and keeps its
+    traceback."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as click declares it)
-        """Prints characters that the terminal's encoding does not have as escapes, where an answer would end else."""
+        """Runs the program. Characters that the terminal's encoding lacks are printed as escapes, not as an error."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (the context's type is private to typer)
-        """Raises typer.Exit with the code that the outcome deserves."""
+        """Runs the command; prints an error or an interrupt and raises typer.Exit with its exit code."""
         try:
             return super().invoke(ctx)
         except PacelineError as error:

@@ -1,4 +1,4 @@
-"""What commands say on stderr besides their answer: one line each."""
+"""Prints messages of one line on stderr, beside the answers of commands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from paceline.core.errors import PacelineError
 
 
 def print_error(error: PacelineError) -> None:
-    """One line, whatever the error's text is."""
+    """Prints an error as one line, even if its text has several lines."""
     typer.echo(f"error: {' '.join(str(error).split())}", err=True)
 
 
 def print_note(text: str) -> None:
-    """For what is no error, but should be known."""
+    """Prints a note: something that the user should know but that is not an error."""
     typer.echo(f"note: {text}", err=True)

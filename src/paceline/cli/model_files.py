@@ -1,6 +1,6 @@
-"""Gets the model files that a command is about to load, with a progress bar; the engine then finds them in place.
+"""Pulls the model files that a command is about to load, with a progress bar, before an engine needs them.
 
-Pulling loads nothing that only engines need, because the gateway's process does it too.
+`serve` pulls in the gateway's process, so `pull_models` imports nothing that only engines need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ def pull_models(config: EngineConfig) -> ResolvedPair:
 
 
 def pull_chat_models(config: EngineConfig, tasks: Iterable[Task]) -> ResolvedPair:
-    """`pull_models` for models that are to answer `tasks`; raises UsageError where the target does not take them."""
+    """Pulls the models that shall answer `tasks`; raises UsageError if the target has no chat template that takes them.
+
+    It also raises what `pull_models` raises.
+    """
     from paceline.cli.prompts import check_chats
     from paceline.engine.open_models import open_model
 

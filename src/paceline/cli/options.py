@@ -1,6 +1,7 @@
 """The options that several commands share, declared once.
 
-`takes_settings` gives a command the engine's (and gateway's) options and hands it one merged `Settings` value.
+`takes_settings` gives a command the options of the engine, or of the server too, and passes it one `Settings` value
+that is merged from flags, environment and file.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _MAX_INT32 = 2**31 - 1
 
 
 def is_number(value: float) -> float:
-    """Refuses nan, which no bounds of an option do; a callback."""
+    """Refuses nan, which an option's bounds let through. It is a callback of options."""
     if math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value
 
 
 def is_text(value: str | None) -> str | None:
-    """Refuses bytes of the command line that are no text; a callback."""
+    """Refuses a value that is not valid UTF-8. It is a callback of options and arguments."""
     try:
         (value or "").encode()
     except UnicodeEncodeError as error:
@@ -39,45 +40,51 @@ def is_text(value: str | None) -> str | None:
 
 
 def are_texts(values: list[str] | None) -> list[str] | None:
-    """Refuses empty ones and bytes that are no text; a callback."""
+    """Refuses empty values and values that are not valid UTF-8. It is a callback of options."""
     for value in values or ():
         if not value:
-            raise typer.BadParameter("an empty text is found anywhere; leave it out")
+            raise typer.BadParameter("an empty text occurs everywhere; leave it out")
         is_text(value)
     return values
 
 
 def sampling_option(name: str, text: str) -> Any:  # noqa: ANN401 - typer's word for an option
-    """Returns the option of the sampling parameter of that name, with its range."""
+    """Returns the option for the sampling parameter `name`, with the range of that parameter."""
     allowed = RANGES[name]
     flag = f"--{name.replace('_', '-')}"
     return typer.Option(flag, min=allowed.lowest, max=allowed.highest, callback=is_number, help=text)
 
 
 TemperatureOption = Annotated[float, sampling_option("temperature", "0 is greedy.")]
-TopPOption = Annotated[float, sampling_option("top_p", "Keep the most likely tokens of this total.")]
-TopKOption = Annotated[
-    int | None, typer.Option(min=1, max=_MAX_INT32, help="Keep this many of the most likely tokens.")
+TopPOption = Annotated[
+    float, sampling_option("top_p", "Keep the most likely tokens until their probabilities add up to this.")
 ]
-MinPOption = Annotated[float, sampling_option("min_p", "Drop tokens below this share of the likeliest.")]
+TopKOption = Annotated[
+    int | None, typer.Option(min=1, max=_MAX_INT32, help="Keep only this many of the most likely tokens.")
+]
+MinPOption = Annotated[
+    float, sampling_option("min_p", "Drop tokens less likely than this share of the likeliest one's probability.")
+]
 SystemOption = Annotated[str | None, typer.Option(callback=is_text, help="System message of the chat.")]
 StopOption = Annotated[
     list[str] | None,
-    typer.Option(callback=are_texts, help="End where this text comes up; may be given several times."),
+    typer.Option(callback=are_texts, help="End the answer before this text; may be given several times."),
 ]
-SeedOption = Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="Same seed, same text.")]
-MaxTokensOption = Annotated[int, typer.Option(min=1, help="End after this many tokens.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=2**64 - 1, help="The same seed gives the same text.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="End the answer after this many tokens.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Never download.")]
 
 
-ConfigOption = Annotated[Path | None, typer.Option(help="Settings file; default: paceline.yaml where it exists.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="Settings file; default: paceline.yaml if it exists.")]
 
 
 def model_options(
     model: Annotated[
         str | None,
-        typer.Argument(help="Catalog name, OWNER/REPOSITORY[:FILE.gguf] of the model hub, or path of a GGUF file."),
+        typer.Argument(
+            help="A name of the catalog, OWNER/REPOSITORY[:FILE.gguf] of the model hub, or the path of a GGUF file."
+        ),
     ] = None,
     model_path: Annotated[str | None, typer.Option(hidden=True)] = None,
     draft_model: Annotated[
@@ -89,22 +96,23 @@ def model_options(
         typer.Option(help=f"Where models run: {' or '.join(backend_names())} (numpy, slow); default: native."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Threads of the model; default: all cores that the process may use.")
+        int | None, typer.Option(help="Threads that run the models; default: all cores that the process may use.")
     ] = None,
     kv_cache_type: Annotated[
         str | None, typer.Option(help="How K and V are stored: f16, or q8 for half the memory; default: f16.")
     ] = None,
     activation_bits: Annotated[
-        int | None, typer.Option(help="Bits of activations: 8, or 15 (exacter, slower); default: by the model's width.")
+        int | None,
+        typer.Option(help="Bits of activations: 8, or 15 (more exact, slower); default: 15 for narrow models, else 8."),
     ] = None,
     hub_token: Annotated[
         str | None, typer.Option(help="Where the model hub's access token is: env:NAME or file:PATH.")
     ] = None,
     is_offline: OfflineOption = False,
 ) -> dict[str, object]:
-    """Which models run, and how; None where an option was not given.
+    """Returns the settings that say which models run, and how; None marks an option that was not given.
 
-    `--model-path MODEL` is another way to write MODEL.
+    `--model-path MODEL` is another way to write MODEL. Raises UsageError if both are given.
     """
     if model is not None and model_path is not None:
         raise UsageError(f"the model is named twice, as {model} and by --model-path {model_path}; name it once")
@@ -125,24 +133,26 @@ def draft_options(
         str | None,
         typer.Option(
             help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
-            "suffix, the draft model where there is one, and shared-layers where --shared-layers is given."
+            "suffix, draft-model if there is a draft model, and shared-layers if --shared-layers is given."
         ),
     ] = None,
     shared_layers: Annotated[
         int | None,
-        typer.Option(help="How many first layers of the model draft, if it has no small sibling; default: 0."),
+        typer.Option(help="Draft with this many first layers of the model, if it has no smaller sibling; default: 0."),
     ] = None,
     suffix_store_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
+        int | None, typer.Option(help="Number of tokens of recent outputs that the suffix drafter keeps; 0 keeps none.")
     ] = None,
     draft_vocab_size: Annotated[
-        str | None, typer.Option(help="Tokens the draft model can guess, the most frequent ones; all keeps every one.")
+        str | None,
+        typer.Option(help="The draft model can guess this many tokens, the most frequent ones; all sets no limit."),
     ] = None,
     draft_weight_bits: Annotated[
-        str | None, typer.Option(help="Bits a weight of the draft model: 4, or all as in its file.")
+        str | None, typer.Option(help="Bits for each weight of the draft model: 4, or all to keep them as in the file.")
     ] = None,
 ) -> dict[str, object]:
-    """Who drafts, and how much of a draft model is kept; None where an option was not given."""
+    """Returns the settings that say who drafts, and how much of a draft model is kept; None marks an option that was
+    not given."""
     return {
         "drafters": drafters,
         "shared_layers": shared_layers,
@@ -162,18 +172,22 @@ def limit_options(
             "--num-speculative-tokens",
             "--speculative-tokens",
             "--speculation-window",
-            help="Most tokens to draft for a step.",
+            help="Maximum number of tokens to draft for a sequence in a step.",
         ),
     ] = None,
     fallback_threshold: Annotated[
-        float | None, typer.Option(help="A drafter of whose tokens less than this share is accepted rests.")
+        float | None, typer.Option(help="A drafter rests while its acceptance rate is below this share.")
     ] = None,
     context_window_size: Annotated[
         int | None,
-        typer.Option("--context-window-size", "--max-context-length", help="Most tokens of prompt and answer."),
+        typer.Option(
+            "--context-window-size",
+            "--max-context-length",
+            help="Maximum number of tokens of prompt and answer together.",
+        ),
     ] = None,
 ) -> dict[str, object]:
-    """Limits of one sequence; None where an option was not given."""
+    """Returns the limits of one sequence; None marks an option that was not given."""
     return {
         "speculation": speculation,
         "num_speculative_tokens": num_speculative_tokens,
@@ -183,29 +197,34 @@ def limit_options(
 
 
 def batch_options(
-    max_batch_size: Annotated[int | None, typer.Option(help="Most sequences in one step.")] = None,
+    max_batch_size: Annotated[int | None, typer.Option(help="Maximum number of sequences in one step.")] = None,
 ) -> dict[str, object]:
-    """Limits of a step; None where an option was not given."""
+    """Returns the limits of a step; None marks an option that was not given."""
     return {"max_batch_size": max_batch_size}
 
 
 def server_options(
     host: Annotated[str | None, typer.Option(help="Address to listen at.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen at; 0 takes a free one.")] = None,
-    served_model_name: Annotated[str | None, typer.Option(help="Name that clients use; default: the model's.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="plain or json.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen at; 0 takes a free port.")] = None,
+    served_model_name: Annotated[
+        str | None, typer.Option(help="Name by which clients ask for the model; default: the model's own name.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="Format of the log: plain or json.")] = None,
 ) -> dict[str, object]:
-    """Settings of the HTTP side; None where the option was not given."""
+    """Returns the settings of the server; None marks an option that was not given."""
     return {"host": host, "port": port, "served_model_name": served_model_name, "log_format": log_format}
 
 
 SERVE_OPTIONS = (model_options, draft_options, limit_options, batch_options, server_options)
-"""All options that are settings: those of `serve`, which `config` shows."""
+"""All options that are settings. `serve` takes them, and `config` shows them."""
 
 
 def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command whose first parameter is `settings`: the options of `groups` and `--config` stand in its
-    place, merged over environment and file."""
+    """Returns a decorator for a command whose first parameter is `settings`.
+
+    In place of that parameter the command gets the options of `groups` and `--config`. `settings` receives these
+    options, merged over the environment and the settings file.
+    """
     shared = {name: option for group in groups for name, option in _parameters(group).items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -214,7 +233,7 @@ def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Calla
             from paceline.config import load_settings
 
             flags: dict[str, object] = {}
-            if arguments.get("prompt", "") is None:  # a single word is the prompt, whose model is set elsewhere
+            if arguments.get("prompt", "") is None:  # a single word is the prompt; the settings name the model
                 arguments["prompt"], arguments["model"] = arguments["model"], None
             for group in groups:
                 flags |= group(**{name: arguments.pop(name) for name in _parameters(group)})
@@ -228,7 +247,7 @@ def takes_settings(*groups: Callable[..., dict[str, object]]) -> Callable[[Calla
 
 
 def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
-    """The parameters with their types; `Settings`, which no option has, need not be imported for that."""
+    """Returns the parameters with their types evaluated. `Settings`, which is no option's type, is not imported."""
     return inspect.signature(function, eval_str=True, locals={"Settings": object}).parameters
 
 

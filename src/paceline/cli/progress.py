@@ -1,4 +1,4 @@
-"""`PullProgress`: shows how a pull goes, as a bar on a terminal and as one line a phase elsewhere; always on stderr."""
+"""`PullProgress`: shows the progress of a pull on stderr: a bar on a terminal, elsewhere a line for each phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import TransferSpeedColumn as SpeedColumn
 
 
 class PullProgress:
-    """A `ProgressListener` that is a context manager; the bar disappears with it, the notes stay."""
+    """A `ProgressListener` and context manager. The bar disappears when the context ends; the notes stay."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -37,7 +37,7 @@ class PullProgress:
         self._progress.stop()
 
     def begin(self, description: str, total_bytes: int | None) -> None:
-        """Starts a new bar, or prints the line."""
+        """Starts a new bar; if there is no terminal, prints the description as a line."""
         if not self._console.is_terminal:
             self.note(description)
         if self._task is not None:
@@ -45,7 +45,7 @@ class PullProgress:
         self._task = self._progress.add_task(description, total=total_bytes)
 
     def advance(self, num_bytes: int) -> None:
-        """Moves the bar."""
+        """Moves the bar on by this many bytes."""
         if self._task is not None:
             self._progress.advance(self._task, num_bytes)
 

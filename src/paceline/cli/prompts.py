@@ -1,5 +1,4 @@
-"""From what the user typed to token ids, all of it before weights are loaded: what cannot be answered is refused within
-a second, and as a wrong use."""
+"""Turns what the user typed into token ids before weights are loaded, so a bad prompt is refused within a second."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ Message = dict[str, str]
 
 
 def read_text(argument: str) -> str:
-    """The argument, or all of standard input where it says so, line ends unchanged. Raises UsageError."""
+    """Returns the argument, or all of standard input if the argument is `-`. Raises UsageError if that is not UTF-8."""
     if argument != STANDARD_INPUT:
         return argument
     try:
@@ -27,14 +26,15 @@ def read_text(argument: str) -> str:
 
 
 def opening(system: str | None) -> list[Message]:
-    """The messages before the first question."""
+    """Returns the messages that come before the first question."""
     return [] if system is None else [{"role": "system", "content": system}]
 
 
 def encode_prompt(target: OpenModel, text: str, system: str | None, *, is_raw: bool) -> list[int]:
-    """Token ids of one question in the model's chat format, or of the text itself for a model that has none.
+    """Returns the token ids of one question in the model's chat format.
 
-    Raises UsageError.
+    If `is_raw`, or if the model has no chat template, the token ids are those of the text itself. Raises UsageError if
+    the template refuses the chat, or if there is no template for `system`.
     """
     if not is_raw and target.tokenizer.has_chat_template:
         messages = [*opening(system), {"role": "user", "content": text}]
@@ -48,7 +48,10 @@ def encode_prompt(target: OpenModel, text: str, system: str | None, *, is_raw: b
 def check_chats(
     target: OpenModel, chats: Iterable[Sequence[Message]], advice: str = "choose a model made for chats"
 ) -> None:
-    """Raises UsageError, with advice, where the model has no chat template, or one that refuses one of `chats`."""
+    """Raises UsageError if the model has no chat template, or if its template refuses one of `chats`.
+
+    `advice` ends the message about a missing template.
+    """
     if not target.tokenizer.has_chat_template:
         raise UsageError(f"{target.name} has no chat template; {advice}")
     for messages in chats:
@@ -59,7 +62,7 @@ def check_chats(
 
 
 def check_answerable(token_ids: list[int], sampling: SamplingParams, limits: RequestLimits) -> None:
-    """Raises ContextOverflowError for a prompt that leaves no room for an answer, UsageError for anything else."""
+    """Raises ContextOverflowError if the prompt leaves no room for an answer, and UsageError for any other fault."""
     try:
         check_request(Request(request_id="", prompt_token_ids=token_ids, sampling=sampling), limits)
     except ContextOverflowError:

@@ -1,4 +1,4 @@
-"""`paceline pull NAME`: gets a model into the cache."""
+"""`paceline pull NAME`: puts a model into the cache."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 ModelArgument = Annotated[
-    str, typer.Argument(help="Catalog name, OWNER/REPOSITORY[:FILE] of the model hub, or a path.")
+    str, typer.Argument(help="A name of the catalog, OWNER/REPOSITORY[:FILE] of the model hub, or the path of a file.")
 ]
 
 
 def pull(model: ModelArgument) -> None:
-    """Get a model; what is there already costs nothing. The setting hub_token says where the hub's token is."""
+    """Put a model into the cache, unless it is there already. The setting hub_token says where the hub's token is."""
     from paceline import checkpoint
     from paceline.cli.progress import PullProgress
     from paceline.config import load_settings

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 
-def remove(model: Annotated[str, typer.Argument(help="Name as `paceline list` shows it.")]) -> None:
-    """Delete a model that was pulled."""
+def remove(model: Annotated[str, typer.Argument(help="The model's name, as `paceline list` shows it.")]) -> None:
+    """Delete a model from the cache."""
     from paceline.checkpoint import remove_model
 
     remove_model(model)

@@ -1,4 +1,4 @@
-"""`paceline verify MODEL`: proves on this machine that speculation does not change the text."""
+"""`paceline verify MODEL`: checks on this machine that speculation does not change the text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from paceline.config import Settings
     from paceline.operations.verify import Check, CommittedToken, Difference, Verification
 
-FullOption = Annotated[bool, typer.Option("--full", help="Every window of every drafter, threads and instruction set.")]
-LogitsOption = Annotated[bool, typer.Option("--logits", help="Compare a hash of all logits of each token too.")]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Check all windows, thread counts and instruction sets, not just some of them.")
+]
+LogitsOption = Annotated[bool, typer.Option("--logits", help="Also compare a hash of all logits of each token.")]
 
 _ROW = "{:<8} {:>7}  {:<24} {:>6} {:>5} {:>5}  {:<5} {:>6} {:>7} {:>8} {:>6} {:>7}  {}"
 _HEADER = ("isa", "threads", "drafters", "window", "batch", "chunk", "cache")
@@ -29,9 +31,9 @@ def verify(
     has_row_hashes: LogitsOption = False,
     is_json: JsonOption = False,
 ) -> None:
-    """Compare every drafter, window, batch size, thread count and instruction set with plain decoding.
+    """Compare drafters, windows, batch sizes, thread counts and instruction sets with plain decoding.
 
-    Exits 1 at the first token or log-probability that differs in a single bit.
+    Exits with 1 at the first token or log-probability that differs in a single bit.
     """
     from paceline.cli.model_files import pull_models
     from paceline.operations.verify import begin_verification
@@ -89,7 +91,7 @@ def _print_row(check: Check) -> None:
 
 
 def describe_difference(difference: Difference) -> str:
-    """Where two texts part, in one line."""
+    """Returns a line that says where two texts begin to differ."""
     return (
         f"{difference.sampling} text of prompt {difference.prompt_index} differs at output position "
         f"{difference.position}: plain decoding has {_describe(difference.expected, difference.expected_text)}, "

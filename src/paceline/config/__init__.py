@@ -1,4 +1,4 @@
-"""Configuration: frozen schemas, the sources they are read from, and secrets by reference."""
+"""Configuration: frozen schemas of settings, the sources of their values, and references to secrets."""
 
 from paceline.config.schema import EngineConfig, ServerConfig
 from paceline.config.sources import Settings, load_settings

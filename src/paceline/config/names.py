@@ -1,4 +1,4 @@
-"""The names of settings: their sections in a file, and other names by which people know them."""
+"""The names of settings: the sections they have in a file, and other names under which people know them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.config.secrets import SecretReference
 from paceline.core.errors import ConfigError
 
 MODE = "mode"
-"""What the setting `speculation` is called within the section of that name."""
+"""The name of the setting `speculation` inside the section `speculation`."""
 
 SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -34,8 +34,8 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "offline": "is_offline",
     }
 )
-"""Names that deployment guides, other engines and our own flags use. A settings file and the environment may use them
-wherever they may use the setting's own name."""
+"""Other names of settings, which deployment guides, other engines and our own flags use. A settings file and the
+environment may use them in place of the setting's own name."""
 
 COORDINATION: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ COORDINATION: Mapping[str, str] = MappingProxyType(
         "fallback_threshold": "fallback_threshold",
     }
 )
-"""The keys of the section `coordination`, as deployment guides write it."""
+"""The keys of the section `coordination`, which deployment guides use, and the settings that they mean."""
 
 SETTINGS = frozenset(name for names in SECTIONS.values() for name in names)
 
@@ -54,13 +54,14 @@ SECRETS = frozenset(
     for name, field in section.model_fields.items()
     if SecretReference in get_args(field.annotation)
 )
-"""Settings whose values no message repeats."""
+"""The settings that refer to secrets. No message repeats their values."""
 
 
 def setting_named(key: str, place: str) -> str:
-    """Returns the setting that a key means, by its own name or another.
+    """Returns the setting that a key means, which may be its own name or another name.
 
-    Raises ConfigError, which says `place` (the key and where it stands) and names the settings that look like it.
+    Raises ConfigError for an unknown key. The message has `place` (the key and where it was found) and names similar
+    settings.
     """
     name = ALIASES.get(key, key)
     if name in SETTINGS:

@@ -1,6 +1,6 @@
 """Settings as frozen, validated values: `EngineConfig` for one engine process, `ServerConfig` for the server.
 
-Unknown keys fail. Where values come from (defaults, file, environment, flags) is `sources`' concern.
+Unknown keys fail. The module `sources` gathers the values from defaults, file, environment and flags.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class _Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_truth(cls, value: object, info: ValidationInfo) -> object:
-        """Refuses true and false where a number or a name is wanted; pydantic would take true for 1."""
+        """Refuses true and false for settings that are numbers or names; pydantic would read true as 1."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
-            raise ValueError("a number or a name is wanted here")
+            raise ValueError("it must be a number or a name")
         return value
 
 
 class ModelSettings(_Section):
-    """Which model an engine runs, where, and how much it may use; the section `engine` of a settings file.
+    """Which model an engine runs, on which backend, and how much it may use: the section `engine` of a settings file.
 
-    `backend` is where models run: `native` (the C++ core), or `reference` (numpy; slow, to be read and compared with).
-    `context_window_size` None means 4,096 tokens, or what the model was made for where that is less; a number that the
-    model was not made for is refused. `num_threads` None means all cores that the process may use.
-    `kv_cache_size_bytes` None means enough for `max_batch_size` sequences of `context_window_size`, or for what memory
-    allows. `kv_cache_type` is how K and V are stored (the draft model's too); `activation_bits` what activations are
-    rounded to before they meet quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the
-    text. `hub_token` says where the model hub's access token is (None: where `huggingface_hub` finds it).
+    `backend` is `native` (the C++ core) or `reference` (numpy; slow, for reading and comparing). `context_window_size`
+    None means 4,096 tokens, or the model's maximum if that is less; a number above the model's maximum is refused.
+    `num_threads` None means all cores that the process may use. `kv_cache_size_bytes` None means enough for
+    `max_batch_size` full context windows, or as much as memory allows. `kv_cache_type` says how K and V are stored, for
+    the draft model too. `activation_bits` is the number of bits to which activations are rounded before they are
+    multiplied with quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the text.
+    `hub_token` says where the model hub's access token is (None: where `huggingface_hub` finds it).
     """
 
     model: str = Field(min_length=1)
@@ -59,11 +59,12 @@ class ModelSettings(_Section):
     @field_validator("activation_bits", mode="before")
     @classmethod
     def _read_number(cls, value: object) -> object:
-        """Accepts what the environment has: digits."""
+        """Accepts a number written as text, as it comes from the environment or the command line."""
         return int(value) if isinstance(value, str) and value.isdecimal() else value
 
     def read_hub_token(self) -> str | None:
-        """Returns the model hub's access token; raises ConfigError where it is not at the place that is named."""
+        """Returns the model hub's access token (None: not set); raises ConfigError if `hub_token` names a place that
+        has none."""
         if self.hub_token is None:
             return None
         try:
@@ -73,22 +74,22 @@ class ModelSettings(_Section):
 
     @property
     def activation_rounding(self) -> ActivationRounding | None:
-        """What `activation_bits` asks for; None leaves it to the model's width."""
+        """The rounding that `activation_bits` asks for; None lets the model's width decide."""
         return None if self.activation_bits is None else ActivationRounding(f"{self.activation_bits}-bits")
 
 
 class SpeculationSettings(_Section):
-    """Who drafts and how much; the section `speculation` of a settings file, where `speculation` is called `mode`.
+    """Who drafts and how much: the section `speculation` of a settings file, where `speculation` is called `mode`.
 
-    `speculation` is `auto` (drafters and windows are found by measurement), `fixed` (always `num_speculative_tokens`
-    tokens where there is a draft) or `off`; `num_speculative_tokens` is the cap of every window. A drafter whose share
-    of accepted tokens falls below `fallback_threshold` (None: whatever it is) rests. `drafters` None means those that
-    fit: suffix, shared-layers where `shared_layers` says how many, and the draft model where one is given or the
-    catalog names one. `shared_layers` is how many of the target's first layers draft, with its output layer, for models
-    without a small sibling (None or 0: none do). `suffix_store_tokens` bounds the recent outputs that the suffix
-    drafter keeps to draft from, over all tenants (0: none are kept; a token takes up to 200 bytes). `draft_vocab_size`
-    is how many tokens, the most frequent ones, a draft model can guess (None: all); `draft_weight_bits` what its
-    weights are rounded to (None: as in the file).
+    `speculation` is `auto` (measurements decide on drafters and windows), `fixed` (drafts always have
+    `num_speculative_tokens` tokens if possible) or `off`. `num_speculative_tokens` is the cap of every window. In mode
+    `auto`, a drafter rests while its acceptance rate is below `fallback_threshold` (None: there is no threshold).
+    `drafters` None means suffix, shared-layers if `shared_layers` is set, and the draft model if one is given or the
+    catalog names one. `shared_layers` is the number of the target's first layers that draft, with its output layer, for
+    models without a smaller sibling (None or 0: none). `suffix_store_tokens` is the number of tokens of recent outputs
+    that the suffix drafter keeps, over all tenants (0: none; a token takes up to 200 bytes). `draft_vocab_size` is the
+    number of tokens, the most frequent ones, that a draft model can guess (None: all). `draft_weight_bits` is the
+    number of bits to which its weights are rounded (None: they stay as in the file).
     """
 
     speculation: SpeculationSetting = "auto"
@@ -104,7 +105,7 @@ class SpeculationSettings(_Section):
     @field_validator("drafters", mode="before")
     @classmethod
     def _split_drafters(cls, value: object) -> object:
-        """Accepts what the command line accepts: names joined by commas, or `none`."""
+        """Accepts names joined by commas, or `none`, as on the command line."""
         if not isinstance(value, str):
             return value
         names = tuple(name.strip() for name in value.split(",") if name.strip())
@@ -113,7 +114,7 @@ class SpeculationSettings(_Section):
     @field_validator("draft_vocab_size", "draft_weight_bits", mode="before")
     @classmethod
     def _read_limit(cls, value: object) -> object:
-        """Accepts what the command line accepts: a number, or `all` for no limit."""
+        """Accepts a number written as text, or `all` for no limit, as on the command line."""
         if not isinstance(value, str):
             return value
         return None if value == "all" else int(value) if value.isdecimal() else value
@@ -124,12 +125,12 @@ class EngineConfig(SpeculationSettings, ModelSettings):
 
 
 class ServerConfig(_Section):
-    """The server; the section `server` of a settings file. `served_model_name` None means the model's catalog or file
-    name.
+    """The server: the section `server` of a settings file.
 
-    `max_queued_requests` bounds the requests of an engine that wait for their first token. `ready_timeout_s` is how
-    long a request waits for an engine that is starting; `engine_timeout_s` after how long a silence, more than the
-    longest step, an engine is taken for dead; `shutdown_grace_s` how long open responses may go on after a signal.
+    `served_model_name` None means the model's name in the catalog, or its file name. `max_queued_requests` limits the
+    requests of an engine that wait for their first token. `ready_timeout_s` is how long a request waits for an engine
+    that is starting. An engine that sends nothing for `engine_timeout_s` is killed and started again; this must be
+    longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal.
     """
 
     host: str = Field(default="127.0.0.1", min_length=1)

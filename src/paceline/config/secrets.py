@@ -1,5 +1,5 @@
-"""`SecretReference`: where a secret is. Settings hold secrets by reference only, so that no file, log or snapshot of
-them holds a secret itself."""
+"""`SecretReference`: says where a secret is. Settings contain only such references, so no settings file, log or
+snapshot contains a secret itself."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _check_reference(value: str) -> str:
 
 
 SecretReference = Annotated[str, AfterValidator(_check_reference)]
-"""`env:NAME` for an environment variable, `file:PATH` for a file that holds nothing else."""
+"""`env:NAME` for an environment variable, or `file:PATH` for a file that contains only the secret."""
 
 
 def read_secret(reference: str) -> str:
-    """Returns the secret; raises ConfigError where it is not there."""
+    """Returns the secret; raises ConfigError if it is missing or empty, or if its file cannot be read."""
     if reference.startswith(_ENVIRONMENT):
         name = reference.removeprefix(_ENVIRONMENT)
         if not (value := os.environ.get(name, "").strip()):

@@ -1,4 +1,4 @@
-"""Reads a settings file: YAML, flat or in sections, each value with the line that it stands in."""
+"""Reads a settings file: YAML, flat or in sections. Each value keeps the number of its line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRUTH_VALUE = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
 
 @dataclass(frozen=True, slots=True)
 class FileValue:
-    """A value as a file has it, the key as written (`server.port`), and its line, counted from 1."""
+    """A value as it is in the file, its key as written there (such as `server.port`), and its line, counted from 1."""
 
     value: object
     key: str
@@ -27,8 +27,7 @@ class FileValue:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads as YAML 1.2 does: only true and false are truth values, so that `off` and `no` stay words, and a date is a
-    text."""
+    """Reads words as YAML 1.2 does: only true and false are booleans, so `off` and `no` stay words. Dates stay text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - declared so by the base class
         first: [(tag, _TRUTH_VALUE if tag == _BOOL else pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
@@ -37,10 +36,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_settings_file(path: Path) -> dict[str, FileValue]:
-    """Returns the values of a file by the names of their settings.
+    """Returns the values in a file by the names of their settings.
 
-    Raises ConfigError for a file that cannot be read or is not YAML, for an unknown key, for a key in the wrong
-    section, and for a setting that is given twice.
+    Raises ConfigError for a file that cannot be read or is not YAML, an unknown key, a key in the wrong section, and a
+    setting that is given twice.
     """
     try:
         found = list(_entries(path.read_text(encoding="utf-8")))
@@ -58,13 +57,13 @@ def read_settings_file(path: Path) -> dict[str, FileValue]:
 
 
 def _reason_of(error: Exception) -> str:
-    """What is wrong, and in which line; never what stands there, which may be a secret."""
+    """Returns what is wrong and in which line, but not the line itself, which may contain a secret."""
     if isinstance(error, yaml.MarkedYAMLError):
         place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
         return f"{place}{error.problem}"
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
-    return f"it is no YAML of settings ({type(error).__name__})"
+    return f"it is not a YAML file of settings ({type(error).__name__})"
 
 
 def _entries(text: str) -> Iterator[tuple[str, FileValue]]:

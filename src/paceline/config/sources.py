@@ -1,7 +1,7 @@
-"""Where settings come from: defaults < file < environment < flags, each value with its origin, validated once.
+"""Merges the sources of settings (defaults < file < environment < flags), validates the values and keeps their origins.
 
-The file is `paceline.yaml` in the working directory unless another is named; the environment's names are the settings'
-names in capitals after `PACELINE_`.
+The file is `paceline.yaml` in the working directory, unless another is named. The environment variable of a setting is
+`PACELINE_` and the setting's name in capitals.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from paceline.core.errors import ConfigError
 DEFAULT_FILE = Path("paceline.yaml")
 ENVIRONMENT_PREFIX = "PACELINE_"
 OTHER_VARIABLES = frozenset({"PACELINE_CACHE_DIR", "PACELINE_ISA"})
-"""Variables with the prefix that are read elsewhere: the model cache's folder and the native core's instruction set."""
+"""Variables with this prefix that other modules read: the folder of the model cache and the native instruction set."""
 
 _OF_A_SERVICE = re.compile(r"PACELINE_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
-"""What Kubernetes gives every pod beside a service that is called paceline; `PACELINE_PORT=tcp://...` is one too."""
+"""Variables that Kubernetes sets in every pod if a service is called paceline. It also sets `PACELINE_PORT=tcp://...`,
+which is recognized by its value."""
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 
@@ -36,10 +37,10 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one start of Paceline was asked to do.
+    """The settings of one run of Paceline.
 
-    `origins` says for every setting where its value comes from: `default`, `paceline.yaml, line 3`, the name of an
-    environment variable, or `command line`.
+    `origins` says for every setting where its value comes from: `default`, a line of the file (`paceline.yaml, line
+    3`), the name of an environment variable, or `command line`.
     """
 
     engine: EngineConfig
@@ -54,10 +55,10 @@ class _Given:
 
 
 def load_settings(flags: Mapping[str, object], *, file: Path | None = None) -> Settings:
-    """Merges all sources; a flag whose value is None is absent.
+    """Merges all sources and returns the settings. A flag whose value is None counts as not given.
 
-    `file` None reads `paceline.yaml` where it exists. Raises ConfigError, which names the setting and the origin of its
-    value, for an unknown key, a bad value, an unreadable file or an unknown `PACELINE_` variable.
+    `file` None means `paceline.yaml` if it exists. Raises ConfigError for an unknown key, a bad value, an unreadable
+    file or an unknown `PACELINE_` variable. Its message names the setting and the origin of the value.
     """
     given = {
         **_from_file(_find_file(file)),
@@ -104,7 +105,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _validated(schema: type[Schema], given: Mapping[str, _Given], faults: list[str]) -> Schema | None:
-    """The values of this schema; None, and a line in `faults` for each, where some cannot be."""
+    """Returns the values of this schema. If some are invalid, adds a message to `faults` for each and returns None."""
     try:
         return schema(**{name: given[name].value for name in schema.model_fields if name in given})
     except ValidationError as error:
@@ -119,6 +120,6 @@ def _describe(fault: ErrorDetails, given: Mapping[str, _Given]) -> str:
     origin = given[name].origin
     place = "" if origin == COMMAND_LINE else f" ({origin})"
     if name in SECRETS:
-        return f"{name} cannot be given in the open{place}: say where the secret is, as env:NAME or file:PATH"
+        return f"{name} cannot be the secret itself{place}: say where the secret is, as env:NAME or file:PATH"
     message = fault["msg"]
     return f"{name} cannot be {given[name].value!r}{place}: {message[:1].lower()}{message[1:]}"

@@ -1,6 +1,6 @@
-"""The engine: scheduler, step and the `Engine` that owns models, drafters and KV memory.
+"""The engine: the scheduler, the step, and the `Engine`, which owns the models, the drafters and the KV memory.
 
-`process` runs an `Engine` as a process of its own.
+The module `process` runs an `Engine` in its own process.
 """
 
 from paceline.engine.completion import Completion

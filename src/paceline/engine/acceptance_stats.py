@@ -1,4 +1,4 @@
-"""`AcceptanceStats`: how much was drafted and accepted, in total, by depth, by size and by drafter."""
+"""`AcceptanceStats`: counts how much was drafted and accepted, in total, by depth, by draft size and by drafter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from paceline.core import DrafterStats
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Counters since the start. `num_drafts` are drafts that were not empty; `accepted_per_position[i]` counts drafts
-    whose node at depth i was accepted."""
+    """Counters since the start. `num_drafts` counts the drafts that were not empty; `accepted_per_position[i]` counts
+    the drafts whose node at depth i was accepted."""
 
     num_drafts: int = 0
     num_draft_tokens: int = 0
@@ -19,7 +19,7 @@ class DraftCounts:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted tokens per drafted one; None before the first draft."""
+        """The number of accepted tokens per drafted token; None before the first draft."""
         return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
 
     def record(self, num_drafted: int, num_accepted: int) -> None:
@@ -32,7 +32,7 @@ class DraftCounts:
             self.accepted_per_position[depth] += 1
 
     def snapshot(self, drafting_s: float) -> DrafterStats:
-        """The counters, and the time that proposing took."""
+        """Returns the counters, together with the time that proposing took."""
         return DrafterStats(
             num_drafts=self.num_drafts,
             num_draft_tokens=self.num_draft_tokens,
@@ -44,8 +44,11 @@ class DraftCounts:
 
 @dataclass(slots=True)
 class AcceptanceStats:
-    """Counts of all drafts and of each drafter's. `num_verdicts` are sequences' steps with or without a draft,
-    `num_per_size[n]` those with a draft of n nodes, and `num_committed` their tokens."""
+    """The counters of all drafts, and those of each drafter.
+
+    `num_verdicts` counts the verdicts of all sequences and steps, with or without a draft. `num_committed` is the
+    number of tokens that they committed. `num_per_size[n]` counts the verdicts on a draft of n nodes.
+    """
 
     total: DraftCounts = field(default_factory=DraftCounts)
     by_drafter: dict[str, DraftCounts] = field(default_factory=dict)

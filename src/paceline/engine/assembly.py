@@ -1,6 +1,7 @@
 """Assembles an engine from an `EngineConfig`: models, tokenizer, drafters, controller, and a KV cache that fits.
 
-The kinds of drafters and backends come from their registries; nothing here knows one of them by name.
+The kinds of drafters and backends come from their registries. Only the draft model has code of its own here, because
+its file is opened and loaded beside the target's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, its vocabulary, and the name it goes by. `identity` changes with its file."""
+    """A model in memory, with its tokenizer and its name. `identity` changes when the model's file changes."""
 
     name: str
     model: Model
@@ -47,9 +48,9 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A target, its draft model (None without one) and the backend that runs them, and the drafters that can run.
+    """A target, its draft model (None: there is none), the backend that runs them, and the drafters that can run.
 
-    `vocabulary_map` relates the tokens of two models with different ones (None: they are the same).
+    `vocabulary_map` maps the tokens of the two models to each other (None: their vocabularies are equal).
     """
 
     backend: Backend
@@ -60,9 +61,9 @@ class LoadedPair:
 
 
 def load_engine_parts(config: EngineConfig) -> EngineParts:
-    """Loads the models, pulling catalog names that are absent, for a KV cache that fits in memory.
+    """Pulls the models if they are absent, loads them, and plans a KV cache that fits in memory.
 
-    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError,
+    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError and
     InsufficientMemoryError.
     """
     with open_pair(config) as files:
@@ -70,7 +71,7 @@ def load_engine_parts(config: EngineConfig) -> EngineParts:
 
 
 def load_parts(files: OpenPair, config: EngineConfig) -> EngineParts:
-    """`load_engine_parts` for files that are open already."""
+    """Does what `load_engine_parts` does, for files that are already open."""
     pair = load_weights(files, config)
     is_adaptive = config.speculation == "auto" and pair.drafter_names != ()
     costs = measure_costs(pair, config) if is_adaptive else None
@@ -78,7 +79,10 @@ def load_parts(files: OpenPair, config: EngineConfig) -> EngineParts:
 
 
 def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
-    """What steps of this pair cost on this machine: measured once, then read from the cache. Replaces KV stores."""
+    """Returns what steps of this pair cost on this machine, from the profile of earlier starts or by measuring.
+
+    Measuring replaces the models' KV stores.
+    """
     identities = [loaded.identity for loaded in (pair.target, pair.draft) if loaded is not None]
     models = priced_models(pair, config, pair.drafter_names)
     kinds = [kind for kind in kinds_of(pair.drafter_names) if kind.name in models]
@@ -94,20 +98,20 @@ def measure_costs(pair: LoadedPair, config: EngineConfig) -> StepCosts:
 
 
 def priced_models(pair: LoadedPair, config: EngineConfig, drafter_names: tuple[str, ...]) -> dict[str, Model]:
-    """The models that those of the named drafters run that are not free, by drafter. Raises ConfigError."""
+    """Returns, by drafter, the models of the named drafters that are not free. Raises ConfigError if one has none."""
     parts = _drafter_parts(pair, config, num_blocks=0, samplers={})
     models = {kind.name: kind.priced_model(parts) for kind in kinds_of(drafter_names) if not kind.is_free}
     for name, model in models.items():
         if model is None:
-            raise ConfigError(f"the drafter {name!r} is not free, but does not say whose passes it pays for")
+            raise ConfigError(f"the drafter {name!r} is not free, but does not name the model that it runs")
     return {name: model for name, model in models.items() if model is not None}
 
 
 @contextmanager
 def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
-    """The model files that `config` means, with its settings checked against them; closed again at the end.
+    """Opens the model files that `config` means and checks the settings against them; closes the files at the end.
 
-    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError, VocabularyMismatchError.
+    Raises ModelNotFoundError, DownloadError, CheckpointError, ConfigError and VocabularyMismatchError.
     """
     backend = find_backend(config.backend)
     resolved = resolve_pair(config)
@@ -129,8 +133,10 @@ def open_pair(config: EngineConfig) -> Iterator[OpenPair]:
 
 
 def load_pair(config: EngineConfig, *, instruction_set: str | None = None) -> LoadedPair:
-    """The models that `config` means; `instruction_set` None takes the backend's best. Raises what `open_pair` raises,
-    UnsupportedModelError and InsufficientMemoryError."""
+    """Loads the models that `config` means; `instruction_set` None means the backend's best.
+
+    Raises what `open_pair` raises, UnsupportedModelError and InsufficientMemoryError.
+    """
     with open_pair(config) as pair:
         return load_weights(pair, config, instruction_set)
 
@@ -153,7 +159,7 @@ def load_weights(pair: OpenPair, config: EngineConfig, instruction_set: str | No
 
 
 def load_model(opened: OpenModel, backend: Backend, options: LoadOptions) -> LoadedModel:
-    """Loads the weights of an open file and gives the file's pages back. Raises InsufficientMemoryError."""
+    """Loads the weights of an open file and releases the file's memory pages. Raises InsufficientMemoryError."""
     check_weights_fit(opened.name, backend.weights_size_bytes(opened.gguf), backend.free_memory_bytes())
     model = backend.load(opened.gguf, opened.config, options)
     opened.gguf.release_pages()
@@ -169,9 +175,9 @@ def build_parts(
     num_blocks: int,
     costs: StepCosts | None = None,
 ) -> EngineParts:
-    """What an engine with these drafters is made of; a draft model that is not among them stays out of it.
+    """Returns the parts of an engine with these drafters. Without the drafter draft-model, the draft model is not used.
 
-    With `costs` the engine finds drafters and windows itself, without them it always drafts as much as it may.
+    With `costs` the engine chooses drafters and windows itself; without, it always drafts as much as it may.
     """
     samplers: dict[str, SequenceSampler] = {}
     kinds = kinds_of(drafter_names)
@@ -191,12 +197,15 @@ def build_parts(
 def _build(kind: DrafterKind, parts: DrafterParts) -> Drafter:
     drafter = kind.build(parts)
     if (getattr(drafter, "name", None), drafter.is_free) != (kind.name, kind.is_free):
-        raise ConfigError(f"the drafter {kind.name!r} was built with another name, or is free where its kind is not")
+        raise ConfigError(f"the drafter {kind.name!r} and its kind differ in their name, or in whether they are free")
     return drafter
 
 
 def _build_controller(config: EngineConfig, kinds: list[DrafterKind], costs: StepCosts | None) -> Controller:
-    """One that plans by costs, or else a fixed one, which takes a draft model before other drafters with a price."""
+    """Returns a controller that plans by costs, or a fixed one if there are no costs.
+
+    Of the drafters that are not free, the fixed one prefers the draft model.
+    """
     if costs is None:
         priced = sorted((kind for kind in kinds if not kind.is_free), key=lambda kind: not kind.uses_draft_model)
         return FixedController(config.num_speculative_tokens, *(kind.name for kind in priced))

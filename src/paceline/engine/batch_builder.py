@@ -1,7 +1,7 @@
-"""From a schedule and its drafts to the flat arrays of a `Batch`, and from verdicts to the KV moves they ask for.
+"""Turns a schedule and its drafts into the flat arrays of a `Batch`, and verdicts into the KV moves that they need.
 
-Draft node i of a sequence of n tokens is written to slot n + i of its block table, so the chain that a draft begins
-with needs no path: its slots follow its positions. The other nodes of a tree carry their paths of slots.
+Draft node i of a sequence of n tokens is written to slot n + i of the sequence's block table. So the chain at the
+beginning of a draft needs no path: its slots follow its positions. Every other node of a tree has a path of slots.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """A batch and where its logits are: for the i-th sampled sequence the row of its last token is
-    `first_logit_rows[i]`, and that of draft node j is 1 + j rows behind."""
+    """A batch, and where its logits are. Of the i-th sampled sequence, the logits of the last token are row
+    `first_logit_rows[i]`, and those of draft node j are row `first_logit_rows[i] + 1 + j`."""
 
     batch: Batch
     first_logit_rows: list[int]
@@ -28,8 +28,8 @@ class StepBatch:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows collected so far, as lists: for the few rows of a step they are faster than arrays. `paths` are the slots
-    that the rows of branches attend to, by row."""
+    """The rows collected so far, as lists, which are faster than arrays for the few rows of a step. `paths` has, for
+    each row that needs a path, the slots of that path."""
 
     token_ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Rows:
     first_logit_rows: list[int] = field(default_factory=list)
 
     def add(self, index: int, item: ScheduledSequence, draft: Draft, block_size: int) -> None:
-        """Adds the own rows of the sequence with this index and those of its draft."""
+        """Adds the rows of the sequence with this index, and then the rows of its draft."""
         token_ids = item.sequence.token_ids
         first = item.sequence.num_computed_tokens
         own = range(first, first + item.num_rows)
@@ -67,11 +67,11 @@ class _Rows:
         for node in range(len(draft)):
             path = draft.path_to(node)
             self.positions.append(length - 1 + len(path))
-            if len(path) <= node:  # else its slots follow its positions, as a chain's do
+            if len(path) <= node:  # otherwise the path's slots follow its positions, as in a chain
                 self.paths[first_row + node] = [slots[ancestor] for ancestor in path]
 
     def path_offsets(self) -> Int32Array:
-        """Where each row's path begins among all paths, and where the last one ends."""
+        """Returns where each row's path begins in `path_slots`, and where the last path ends."""
         lengths = np.zeros(len(self.token_ids) + 1, np.int32)
         for row, path in self.paths.items():
             lengths[row + 1] = len(path)
@@ -79,7 +79,7 @@ class _Rows:
 
 
 def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft], block_size: int) -> StepBatch:
-    """The batch of all scheduled sequences; `drafts` has one entry for each, empty where there is none."""
+    """Returns the batch of all scheduled sequences; `drafts` has a draft for each of them, which may be empty."""
     rows = _Rows()
     for index, (item, draft) in enumerate(zip(scheduled, drafts, strict=True)):
         rows.add(index, item, draft, block_size)
@@ -99,10 +99,10 @@ def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft],
 def compaction_moves(
     sampled: Sequence[ScheduledSequence], verdicts: Sequence[Verdict], block_size: int
 ) -> list[tuple[int, int]]:
-    """(source, destination) slots that bring accepted tree nodes to where their positions belong, in safe order.
+    """Returns the moves (source slot, destination slot) that bring accepted tree nodes to the slots of their positions.
 
-    To be read before the commit, while the sequences have their old length. A path's nodes have rising indices, none
-    below its depth, so a move never overwrites a node still to be moved.
+    Call it before the commit, while the sequences have their old lengths. The indices of a path's nodes rise and are
+    never smaller than their depth. So, in this order, no move overwrites a node that is still to be moved.
     """
     moves: list[tuple[int, int]] = []
     for item, verdict in zip(sampled, verdicts, strict=True):

@@ -1,4 +1,4 @@
-"""How many KV blocks an engine gets: from its settings, the models' sizes and the memory that is free."""
+"""Computes how many KV blocks an engine gets, from its settings, the sizes of its models and the free memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _USABLE_SHARE = 0.9
 
 
 def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
-    """Returns how many tokens a sequence may have; raises ConfigError where the settings ask for more than the model
-    was made for."""
+    """Returns how many tokens a sequence may have; raises ConfigError if the settings ask for more than the model was
+    made for."""
     if config.context_window_size is None:
         return min(DEFAULT_CONTEXT_WINDOW_SIZE, model.max_context)
     if config.context_window_size > model.max_context:
@@ -26,7 +26,7 @@ def context_window_size(config: EngineConfig, model: ModelConfig) -> int:
 
 
 def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:
-    """Raises InsufficientMemoryError where the weights of a model file of `size_bytes` have no room."""
+    """Raises InsufficientMemoryError if weights of `size_bytes` do not fit in the available memory."""
     if size_bytes > available_bytes:
         raise InsufficientMemoryError(
             f"the weights of {name} need {size_bytes / _MIB:.0f} MiB, but only {available_bytes / _MIB:.0f} MiB are "
@@ -35,15 +35,15 @@ def check_weights_fit(name: str, size_bytes: int, available_bytes: int) -> None:
 
 
 def num_blocks_for(num_tokens: int) -> int:
-    """Returns how many KV blocks hold so many tokens."""
+    """Returns the number of KV blocks that `num_tokens` tokens need."""
     return -(-num_tokens // BLOCK_SIZE)
 
 
 def num_kv_blocks(config: EngineConfig, context_size: int, block_size_bytes: int, available_bytes: int) -> int:
-    """Blocks for all sequences of a full batch at full length, or as many as the memory holds.
+    """Returns the number of blocks for a full batch of sequences of full length, or for less if memory is short.
 
-    `block_size_bytes` counts what one block costs in all models together. Raises InsufficientMemoryError where not even
-    one sequence of `context_size` tokens fits.
+    `block_size_bytes` is the size of one block in all models together. Raises InsufficientMemoryError if not even one
+    sequence of `context_size` tokens fits.
     """
     blocks_per_sequence = num_blocks_for(context_size)
     limit_bytes = config.kv_cache_size_bytes or int(available_bytes * _USABLE_SHARE)

@@ -1,4 +1,4 @@
-"""`collect_stats`: a snapshot of an engine from the parts that count."""
+"""`collect_stats`: makes a snapshot of an engine from the parts that keep counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.engine.scheduler import Scheduler
 def collect_stats(
     scheduler: Scheduler, acceptance: AcceptanceStats, times: SpeculationTimes, num_steps: int
 ) -> EngineStats:
-    """Returns gauges of now and counters since the start."""
+    """Returns the current gauges, and the counters since the start."""
     counters, total = scheduler.counters, acceptance.total
     return EngineStats(
         num_running=len(scheduler.running),

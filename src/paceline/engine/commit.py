@@ -1,7 +1,7 @@
-"""Commit: appends a verdict's tokens to a sequence one by one, up to the one that ends it.
+"""Commit: appends a verdict's tokens to a sequence one by one, up to the token that ends the sequence.
 
-The scheduler calls it; what was accepted beyond the end is dropped and not counted, so nothing a client sees depends on
-how many tokens a step verified.
+The scheduler calls it. Tokens that were accepted beyond the end are dropped and not counted, so nothing that a client
+sees depends on how many tokens a step verified.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from paceline.engine.text_stream import Finish
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What one sequence gained: tokens (`first_token_index` counts among all output tokens), their text and
-    log-probabilities, and how many of them a draft had guessed."""
+    """What one sequence gained in a step: tokens, their text and log-probabilities, and how many a draft had guessed.
+
+    `first_token_index` is the index of the first of these tokens among all output tokens.
+    """
 
     state: RequestState
     first_token_index: int
@@ -29,12 +31,12 @@ class Commit:
 
     @classmethod
     def ended(cls, state: RequestState, finish: Finish, error: str | None = None) -> Commit:
-        """The end of a sequence without new tokens."""
+        """Returns a commit that ends a sequence without new tokens."""
         first = state.sequence.num_output_tokens
         return cls(state, first, [], "", 0, finish=finish, error=error)
 
     def output(self, epoch: int) -> Output:
-        """What the client is told."""
+        """Returns the output for the client."""
         sequence = self.state.sequence
         return Output(
             request_id=sequence.sequence_id,
@@ -52,10 +54,10 @@ class Commit:
 
 
 def commit_verdict(state: RequestState, verdict: Verdict) -> Commit:
-    """Appends the verdict's tokens until one ends the sequence, and advances what depends on them.
+    """Appends the verdict's tokens until one ends the sequence, and updates the request's state with them.
 
-    The KV of accepted nodes must be in place behind the sequence's tokens; that of the last token is not computed. A
-    verdict with an error ends the sequence.
+    The KV of the accepted nodes must already be in the slots after the sequence's tokens; the KV of the last token is
+    not computed yet. A verdict with an error ends the sequence.
     """
     if verdict.error is not None:
         return Commit.ended(state, Finish(FinishReason.ERROR), f"the model gave no next token: {verdict.error}")

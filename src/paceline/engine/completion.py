@@ -1,4 +1,4 @@
-"""`Completion`: the whole answer to one prompt, put together from its outputs."""
+"""`Completion`: the whole answer to one prompt, joined from its outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.core import FinishReason, Output, SpeculationStats, TokenLogprob
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. `logprobs` is None unless they were asked for; the other fields are `Output`'s."""
+    """One finished answer. `logprobs` is None unless the request asked for them; for the other fields see `Output`."""
 
     prompt_token_ids: list[int]
     token_ids: list[int]
@@ -24,7 +24,7 @@ class Completion:
 
     @classmethod
     def from_outputs(cls, prompt_token_ids: list[int], outputs: Iterable[Output]) -> Completion:
-        """Joins the outputs of one request, of which the last one must have a finish reason."""
+        """Joins the outputs of one request; raises ValueError if the last output has no finish reason."""
         outputs = list(outputs)
         last = outputs[-1]
         if last.finish_reason is None:

@@ -1,7 +1,7 @@
-"""`Engine`: models, scheduler and step behind one interface, in process or inside an engine process.
+"""`Engine`: the interface to models, scheduler and step, for use in a program or in an engine process.
 
-`add`, `step` and `abort` are for callers with a loop of their own; `generate` and `stream` run the loop. One thread at
-a time may use it; a second one that would step raises RuntimeError.
+`add`, `step` and `abort` are for callers with their own loop; `generate` and `stream` run the loop themselves. Only one
+thread at a time may use an engine; a step raises RuntimeError while another thread is in one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from paceline.tokenizer import Tokenizer
 
 
 class Engine:
-    """Generates text for any number of requests at once. `epoch` counts the restarts of its process, for outputs.
+    """Generates text for any number of requests at once. `epoch` counts the restarts of its process, for the outputs.
 
-    Raises UsageError and CheckpointError (see `load_engine_parts`) where the models of `config` cannot be loaded.
+    The constructor raises what `load_engine_parts` raises if it cannot load the models of `config`.
     """
 
     def __init__(self, config: EngineConfig, *, epoch: int = 0) -> None:
@@ -49,7 +49,7 @@ class Engine:
 
     @classmethod
     def from_parts(cls, config: EngineConfig, parts: EngineParts, *, epoch: int = 0) -> Self:
-        """An engine of models that are loaded already; `config.model`, `draft_model` and `drafters` are not read."""
+        """Returns an engine of loaded models. It ignores the settings `model`, `draft_model` and `drafters`."""
         engine = cls.__new__(cls)
         engine._assemble(config, parts, epoch)
         return engine
@@ -85,38 +85,38 @@ class Engine:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The target's."""
+        """The target's tokenizer."""
         return self._parts.tokenizer
 
     @property
     def model_name(self) -> str:
-        """The target's catalog or file name."""
+        """The target's name in the catalog, or its file name."""
         return self._parts.model_name
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
-        """The drafters that work now."""
+        """The names of the drafters that run; a drafter that failed is not among them."""
         return self._drafters.names
 
     @property
     def context_window_size(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """The most tokens that a prompt and its answer may have together."""
         return self._limits.context_window_size
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids the target knows."""
+        """The number of token ids of the target."""
         return self._limits.vocab_size
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether `step` has anything to do or to tell."""
+        """Whether `step` has anything to compute or to return."""
         return self._scheduler.has_unfinished or bool(self._unclaimed)
 
     def add(self, request: Request) -> None:
-        """Takes a request; its outputs come from `step`. Raises InvalidRequestError or ContextOverflowError.
+        """Takes a request, whose outputs `step` will return. Raises InvalidRequestError or ContextOverflowError.
 
-        Where its resumed tokens already end it, the next `step` says so.
+        If the request's resumed tokens already end it, the next `step` returns its last output.
         """
         request = check_request(request, self._limits)
         if request.request_id in self._states:
@@ -129,13 +129,13 @@ class Engine:
             self._end(state, finish)
 
     def abort(self, request_id: str) -> None:
-        """Ends a request, whose last output then has the finish reason `abort`; an unknown id is no error."""
+        """Ends a request; its last output has the finish reason `abort`. An unknown id is ignored."""
         state = self._states.get(request_id)
         if state is not None:
             self._end(state, Finish(FinishReason.ABORT))
 
     def step(self) -> list[Output]:
-        """Advances all requests by one forward pass of the target; the news of those that came through `add`."""
+        """Runs one forward pass of the target for all requests; returns the new outputs of requests that `add` took."""
         self._advance()
         outputs, self._unclaimed = self._unclaimed, []
         return outputs
@@ -146,10 +146,10 @@ class Engine:
         sampling: SamplingParams | None = None,
         speculation: SpeculationParams | None = None,
     ) -> list[Completion]:
-        """Answers all prompts as one batch, in their order; blocks until the last is done.
+        """Answers all prompts as one batch, blocks until the last is done, and returns the answers in order.
 
-        A prompt is text or token ids. Raises InvalidRequestError before any work where one cannot be answered, or
-        where `prompts` is itself a text.
+        A prompt is text or token ids. Raises InvalidRequestError, before it computes anything, if a prompt cannot be
+        answered or if `prompts` is a single text.
         """
         if isinstance(prompts, str | bytes):
             raise InvalidRequestError("prompts is a single text; pass a list of prompts, [prompt] for one", "prompts")
@@ -174,9 +174,9 @@ class Engine:
         sampling: SamplingParams | None = None,
         speculation: SpeculationParams | None = None,
     ) -> Iterator[Output]:
-        """Outputs of one prompt as they come; work starts with the first one asked for, closing the iterator aborts.
+        """Yields the outputs of one prompt as they come; closing the iterator aborts. Several streams may take turns.
 
-        Several streams may be read in turns. Raises InvalidRequestError at the first output.
+        The work starts when the first output is asked for; only then it raises InvalidRequestError.
         """
         request = self._local_request(prompt, sampling, speculation)
         outputs = self._mailboxes[request.request_id] = deque()
@@ -190,7 +190,7 @@ class Engine:
             self._forget(request.request_id)
 
     def stats(self) -> EngineStats:
-        """Gauges of now and counters since the start."""
+        """Returns the current gauges, and the counters since the start."""
         return collect_stats(self._scheduler, self._acceptance, self._parts.controller.times, self._num_steps)
 
     def clear_prefix_cache(self) -> None:
@@ -198,7 +198,7 @@ class Engine:
         self._scheduler.prefix_cache.clear()
 
     def check_integrity(self) -> None:
-        """Raises RuntimeError unless KV blocks, tables and prefix cache agree; for tests and idle times."""
+        """Raises RuntimeError unless KV blocks, block tables and prefix cache agree; for tests and idle times."""
         self._scheduler.check_integrity()
 
     def _local_request(
@@ -213,7 +213,7 @@ class Engine:
         )
 
     def _begin(self, request: Request) -> tuple[RequestState, Finish | None]:
-        """The request's state after its resumed tokens, whose text was shown before, and the end if they reached it."""
+        """Returns the request's state after its resumed tokens, and the finish if these already end the request."""
         sampling = request.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
         sequence = Sequence(request, seed, [*request.prompt_token_ids, *request.resumed_token_ids])
@@ -238,7 +238,7 @@ class Engine:
         if not self._scheduler.has_unfinished:
             return
         if not self._stepping.acquire(blocking=False):
-            raise RuntimeError("another thread is in a step of this engine; let one thread at a time use it")
+            raise RuntimeError("another thread is in a step of this engine; use it from one thread at a time")
         try:
             self._num_steps += 1
             commits = self._stepper.step()
@@ -261,8 +261,8 @@ class Engine:
             del self._parts.samplers[output.request_id]
 
     def _forget(self, request_id: str) -> None:
-        """Ends a request of `generate` or `stream` that nobody reads any more: now, or behind the step in which it was
-        collected as garbage."""
+        """Ends a request of `generate` or `stream` that nobody reads any more. If the garbage collector closes a stream
+        during a step, the request ends after that step."""
         if self._stepping.locked():
             self._forgotten_in_step.append(request_id)
             return
@@ -271,18 +271,18 @@ class Engine:
 
 
 def _token_ids(prompt: object) -> list[int]:
-    """Returns the token ids of a prompt that is no text. Raises InvalidRequestError where it is no list of integers."""
+    """Returns the token ids of a prompt that is not a text; raises InvalidRequestError unless all are integers."""
     if not isinstance(prompt, Iterable) or isinstance(prompt, bytes):
         raise InvalidRequestError(f"a prompt is {prompt!r}; it must be a text or a list of token ids", "prompt")
     token_ids = list(prompt)
     for token_id in token_ids:
         if not isinstance(token_id, Integral):
-            raise InvalidRequestError(f"a prompt holds {token_id!r}; token ids are integers", "prompt")
+            raise InvalidRequestError(f"a prompt contains {token_id!r}; token ids must be integers", "prompt")
     return token_ids
 
 
 def _build_scheduler(config: EngineConfig, parts: EngineParts, context_size: int) -> Scheduler:
-    """The scheduler over the target's KV cache, which it allocates."""
+    """Allocates the target's KV cache and returns the scheduler for it."""
     block_size = parts.target.kv.block_size
     if parts.num_blocks * block_size < context_size:
         raise InsufficientMemoryError(

@@ -1,7 +1,6 @@
-"""Model files that are open but not loaded: what the settings and the files together cannot be is refused here, before
-minutes go into weights.
+"""Model files that are open, but whose weights are not loaded yet.
 
-`loading` resolves names to files before and loads weights after.
+`assembly` checks the settings against open files, so it refuses what cannot work before it spends time on weights.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from paceline.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """A mapped file and what its metadata say. `identity` changes with the file."""
+    """A memory-mapped model file, with its config and tokenizer. `identity` changes when the file changes."""
 
     name: str
     gguf: GgufFile
@@ -32,9 +31,9 @@ class OpenModel:
 
 @dataclass(frozen=True, slots=True)
 class OpenPair:
-    """A target and its draft model (None without one), what a request may ask of them, and the drafters that can run.
+    """A target and its draft model (None: there is none), the limits of requests, and the drafters that can run.
 
-    `vocabulary_map` relates the tokens of two models with different ones (None: they are the same).
+    `vocabulary_map` maps the tokens of the two models to each other (None: their vocabularies are equal).
     """
 
     target: OpenModel
@@ -46,7 +45,7 @@ class OpenPair:
 
 @contextmanager
 def open_model(resolved: ResolvedModel) -> Iterator[OpenModel]:
-    """Maps the file and builds its tokenizer. Raises CheckpointError."""
+    """Maps the file into memory and builds its tokenizer; unmaps it at the end. Raises CheckpointError."""
     with GgufFile.open(resolved.path) as gguf:
         config = read_model_config(gguf)
         tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))

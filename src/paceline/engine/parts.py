@@ -1,4 +1,4 @@
-"""`EngineParts`: the loaded things an engine is made of, whoever loaded them."""
+"""`EngineParts`: the loaded parts that make up an engine. `assembly` creates them; tests create their own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from paceline.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """What `Engine.from_parts` connects.
+    """The parts that `Engine.from_parts` connects.
 
-    `num_blocks` is the size of the KV cache of the target, which the engine allocates. `samplers` is filled by it with
-    the sampler of every request it holds, by request id; drafters that draw read the same dict. `constraints` are the
-    kinds that requests may carry, by name. `verifier` None is one without row hashes.
+    `num_blocks` is the number of blocks of the target's KV cache, which the engine allocates. The engine keeps the
+    sampler of each of its requests in `samplers`, by request id; drafters that sample read the same dict. `constraints`
+    are the kinds of constraints that requests may have, by name. `verifier` None means one without row hashes.
     """
 
     model_name: str

@@ -1,7 +1,7 @@
-"""The engine as a process of its own: `python -m paceline.engine.process`, started by the gateway's supervisor.
+"""Runs an engine in its own process: `python -m paceline.engine.process`, which the gateway's supervisor starts.
 
-It reads an `EngineStart` from standard input, loads the models, says `Ready` and then steps while there is work. It
-ends with its parent, which is known by the end of standard input. Ctrl-C is its parent's to handle.
+It reads an `EngineStart` from standard input, loads the models, sends `Ready`, and then steps while there is work. When
+its parent ends, standard input ends, and then it ends too. It ignores Ctrl-C, which its parent handles.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class EngineLoop:
         self._next_stats_s = 0.0
 
     def run(self) -> None:
-        """Returns on `Shutdown`; while idle it sleeps in the socket, whose messages it handles between two steps."""
+        """Steps while there is work and handles messages between the steps; while idle it waits for a message.
+
+        Returns after `Shutdown`.
+        """
         while self._is_running:
             self._receive()
             if self._is_running and self._engine.has_unfinished:
@@ -89,7 +92,7 @@ class EngineLoop:
                 self._is_running = False
 
     def _add(self, request: Request) -> None:
-        """Hands a request to the engine; one that it cannot take is answered, and the others go on."""
+        """Gives a request to the engine. If the engine cannot take it, sends an error; all other requests go on."""
         try:
             self._engine.add(request)
         except InvalidRequestError as error:
@@ -114,7 +117,7 @@ class EngineLoop:
         )
 
     def _publish(self, outputs: list[Output]) -> None:
-        """Sends outputs, and statistics where they are due; the last before a rest always are."""
+        """Sends outputs, and statistics if they are due: at an interval, and always when no work is left."""
         now_s = time.monotonic()
         is_due = now_s >= self._next_stats_s or not self._engine.has_unfinished
         if is_due:
@@ -127,7 +130,7 @@ class EngineLoop:
 
 
 def main() -> int:
-    """The process; returns its exit code."""
+    """Runs the process and returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _exit_at_once)
     start = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineStart)
@@ -150,8 +153,9 @@ def _run(config: EngineConfig, epoch: int, socket: zmq.Socket[bytes]) -> int:
     except Exception as error:
         socket.send(encode_message(Fatal(kind="PacelineError", error=f"the engine could not start: {error!r}")))
         raise
-    engine.tokenizer.close()  # chats come here as token ids
-    # What was loaded stays; to look through it again would hold up a step for tens of milliseconds.
+    engine.tokenizer.close()  # requests arrive as token ids, so no chat is rendered here
+    # Loaded objects stay for good. Frozen, they are not scanned by the garbage collector, which would take tens of
+    # milliseconds of a step.
     gc.collect()
     gc.freeze()
     socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine))))
@@ -168,12 +172,12 @@ def _model_info(engine: Engine) -> ModelInfo:
 
 
 def _exit_at_once(number: int, frame: FrameType | None) -> None:
-    """Raising SystemExit would print a traceback wherever exceptions are ignored, such as in a finalizer."""
+    """Ends the process. SystemExit would print a traceback where exceptions are ignored, such as in a finalizer."""
     os._exit(0)
 
 
 def _end_with_parent(socket_dir: Path) -> None:
-    """Waits until the parent is gone, then ends this process in the midst of whatever it does."""
+    """Waits until the parent has ended, then removes the sockets and ends this process at once."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     shutil.rmtree(socket_dir, ignore_errors=True)

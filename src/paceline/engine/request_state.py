@@ -1,6 +1,6 @@
-"""`RequestState`: everything the engine holds for one request beside its plain `Sequence`.
+"""`RequestState`: everything that the engine keeps for one request beside its plain `Sequence`.
 
-Drafters and verifier see the `Sequence` alone; text, stop tests, the sampler and block hashes stay here.
+Drafters and verifier see only the `Sequence`. Text, stop tests, the sampler and block hashes are kept here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 class RequestState:
     """One request in the engine.
 
-    `max_length` is the number of tokens, prompt included, at which it ends for length. `block_hashes` are those of the
-    leading blocks of its table known to the prefix cache. `by_drafter` counts drafted and accepted tokens.
-    `reason` says why the latest step that could draft did not, or that none could.
+    `max_length` is the number of tokens, prompt included, at which the request ends with the finish reason `length`.
+    `block_hashes` are the hashes of the leading blocks of its table that the prefix cache knows. `by_drafter` has the
+    numbers of drafted and accepted tokens. `reason` says why the latest step that had room for a draft had none; at
+    first it says that no step had room.
     """
 
     sequence: Sequence
@@ -33,12 +34,12 @@ class RequestState:
 
     @property
     def max_window(self) -> int:
-        """Draft tokens that could still be committed before the last token of all."""
+        """The most draft tokens that can still be committed; the last token always comes from the target itself."""
         return max(0, self.max_length - len(self.sequence.token_ids) - 1)
 
     @property
     def speculation(self) -> SpeculationStats:
-        """What drafts did for this request so far."""
+        """The steps, drafted tokens and accepted tokens of this request so far."""
         return SpeculationStats(
             num_steps=self.sequence.num_steps,
             num_draft_tokens=self.sequence.num_draft_tokens,

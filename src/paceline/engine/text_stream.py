@@ -1,7 +1,7 @@
-"""`TextStream`: turns one sequence's committed tokens into text and decides, token by token, when it ends.
+"""`TextStream`: turns the committed tokens of a sequence into text and decides after each token whether it ends.
 
-Because it sees tokens in commit order and one at a time, its text and finish reason cannot depend on how many tokens
-a step committed.
+It gets the tokens one at a time, in the order of commits, so text and finish reason do not depend on how many tokens a
+step commits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paceline.tokenizer import IncrementalDetokenizer, StopStringMatcher, Tokeni
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why a sequence ended; `stop_reason` is the stop string or stop token id, None for end-of-sequence or length."""
+    """Why a sequence ended. `stop_reason` is the stop string or the stop token id; None for all other reasons."""
 
     reason: FinishReason
     stop_reason: str | int | None = None
@@ -22,17 +22,17 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one token brought: text that is safe to show, and the end if this was the last token."""
+    """The effect of one token: the text that can be shown now, and the finish if it was the last token."""
 
     text: str
     finish: Finish | None = None
 
 
 class TextStream:
-    """Text and stop tests of one sequence.
+    """The text and the stop tests of one sequence.
 
-    The text of the first `min_tokens` tokens is shown without looking for stop strings in it. An end-of-sequence token
-    has no text; a stop token's text is shown only with `include_stop_in_output`.
+    No stop strings are looked for in the text of the first `min_tokens` tokens. An end-of-sequence token has no text.
+    The text of a stop token is shown only with `include_stop_in_output`.
     """
 
     def __init__(self, request: Request, tokenizer: Tokenizer, max_output_tokens: int) -> None:
@@ -48,11 +48,11 @@ class TextStream:
 
     @property
     def is_full(self) -> bool:
-        """Whether no token may follow for want of room."""
+        """Whether the sequence has its maximum number of output tokens."""
         return self._num_tokens >= self._max_output_tokens
 
     def push(self, token_id: int) -> Progress:
-        """Takes the next committed token; after a `Progress` with `finish` nothing may be pushed."""
+        """Takes the next committed token. Nothing may be pushed after a `Progress` with a `finish`."""
         self._num_tokens += 1
         if self._num_tokens > self._min_tokens:
             if token_id in self._eos_token_ids:
@@ -73,7 +73,7 @@ class TextStream:
     def _end(
         self, reason: FinishReason, text: str = "", stop_reason: int | None = None, *, shown: str = ""
     ) -> Progress:
-        """Releases all text that was held back; a stop string that only this completes still ends the text."""
+        """Returns all text that was held back. If a stop string appears in it, the text ends at the stop string."""
         match = self._matcher.feed(text + self._detokenizer.flush())
         if match.matched is not None:
             return Progress(shown + match.text, Finish(FinishReason.STOP, match.matched))

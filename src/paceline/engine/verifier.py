@@ -1,8 +1,9 @@
-"""`Verifier`: walks each draft down from its root as far as the target itself would have gone.
+"""`Verifier`: walks down each draft from its root, as far as the target itself would have gone.
 
-At every node the target's token is sampled by its own rule (sampling/sampler.py). If a child of the node carries it,
-the child is accepted; if not, it is the recovered token, or after a leaf the bonus token. No draft ever chooses a
-token, so the committed tokens are those of plain decoding, whoever proposed and whatever the tree's shape.
+At every node it samples the target's token, by the same rule as in plain decoding (sampling/sampler.py). If a child of
+the node has this token, the child is accepted. If none has, the walk ends: the token is the recovered token, or after a
+leaf the bonus token. A draft never chooses a token, so the committed tokens are those of plain decoding, for any
+drafter and any shape of tree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 
 @dataclass(slots=True)
 class _Walk:
-    """One sequence's way down its draft."""
+    """The walk of one sequence down its draft."""
 
     draft: Draft
     sampler: SequenceSampler
@@ -34,11 +35,11 @@ class _Walk:
 
     @property
     def node(self) -> int:
-        """Where the walk stands: 0 at the root, 1 + i at node i of the draft."""
+        """The current place of the walk: 0 at the root, 1 + i at node i of the draft."""
         return 1 + self.path[-1] if self.path else 0
 
     def query(self, masks: Masks) -> SampleQuery:
-        """Asks for the target's token where the walk stands."""
+        """Returns the query for the target's token at the current place."""
         return SampleQuery(
             self.first_row + self.node,
             self.sampler.rows,
@@ -49,7 +50,7 @@ class _Walk:
         )
 
     def advance(self, token_id: int, logprob: TokenLogprob | None) -> bool:
-        """Takes the target's token; returns whether a draft node carries it, so that the walk goes on."""
+        """Takes the target's token; returns whether a draft node has this token, so that the walk goes on."""
         child = self.children.get((self.path[-1] if self.path else None, token_id))
         self.token_ids.append(token_id)
         if logprob is not None:
@@ -60,14 +61,18 @@ class _Walk:
         return True
 
     def fail(self, error: str) -> None:
-        """Ends at a row that has no token: below the root by standing still before it, as plain decoding would."""
+        """Ends the walk at a row that has no token.
+
+        At the root that is the sequence's error. Below the root the walk ends one node earlier, so the error comes up
+        in a later step, as in plain decoding.
+        """
         if self.path:
             self.path.pop()
         else:
             self.error = error
 
     def verdict(self) -> Verdict:
-        """What the walk found."""
+        """Returns the result of the walk."""
         return Verdict(
             path=tuple(self.path),
             token_ids=tuple(self.token_ids[:-1]),
@@ -82,8 +87,10 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Some sequences with their drafts, and the masks at the root and at every node of each draft, one draft after
-    another. All of it is known before the logits are."""
+    """The sequences with their drafts, and the masks for the root and every node of each draft, draft after draft.
+
+    All of this is prepared before the logits are there.
+    """
 
     sequences: list[Sequence]
     drafts: list[Draft]
@@ -106,7 +113,7 @@ def prepare_checks(
 
 
 class Verifier:
-    """Checks drafts against the target's logits, which `sampler` reads. With `has_row_hashes`, verdicts carry a hash of
+    """Checks drafts against the target's logits, which `sampler` reads. With `has_row_hashes`, verdicts have a hash of
     the raw logits row of each committed token.
     """
 
@@ -115,11 +122,12 @@ class Verifier:
         self._has_row_hashes = has_row_hashes
 
     def verify(self, checks: Checks, logits: Logits, first_rows: list[int]) -> list[Verdict]:
-        """One verdict for each sequence. `logits` (float32 [L, vocab_size]) has the row of sequence i's last token at
-        `first_rows[i]` and that of its draft's node j at `first_rows[i] + 1 + j`.
+        """Returns one verdict for each sequence; changes nothing.
 
-        One sampling call for each depth over all sequences still on a draft. Changes nothing. Log-probabilities are
-        given where the request asks for them. A row of logits that has no token is its own sequence's error alone.
+        `logits` (float32 [L, vocab_size]) has the row of sequence i's last token at `first_rows[i]`, and the row of
+        node j of its draft at `first_rows[i] + 1 + j`. There is one sampling call for each depth, over all sequences
+        whose walk goes on. Verdicts have log-probabilities if the request asks for them. A row of logits without a
+        token is an error of its own sequence only.
         """
         walks: list[_Walk] = []
         place = 0
@@ -134,7 +142,7 @@ class Verifier:
         return [walk.verdict() for walk in walks]
 
     def _descend(self, walks: list[_Walk], logits: Logits, masks: Masks) -> list[_Walk]:
-        """Samples one token for each walk; returns those that go on."""
+        """Samples one token for each walk; returns the walks that go on."""
         queries = [walk.query(masks) for walk in walks]
         if self._has_row_hashes:
             hashes = self._sampler.hash_rows(logits, [query.row for query in queries])

@@ -1,6 +1,6 @@
-"""Between clients and engines: fronts over HTTP, the generation service, and replicas, which it starts and watches.
+"""The gateway stands between clients and engines: HTTP fronts, the generation service, and replicas of engines.
 
-Tokenization and chat templates happen here; weights are never loaded here.
+It starts and watches the engines. It tokenizes prompts and renders chat templates, but never loads weights.
 """
 
 from paceline.gateway.server import serve

@@ -1,4 +1,4 @@
-"""`Answer`: the choices of one call while they are generated. What an answer is, is decided here for all fronts."""
+"""`Answer`: the choices of one call while they are generated. All fronts share this definition of an answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from paceline.gateway.logprob_places import LogprobPlacer, PlacedLogprob
 
 @dataclass(slots=True, kw_only=True)
 class Choice:
-    """One choice: its text so far, of which a stream has sent `num_sent` characters, and what the last output said.
+    """One choice of an answer: its text so far, and what its latest output said.
 
-    `is_first` says that it is the first of its prompt's choices. `logprobs` are those of the text's tokens, of which a
-    stream has sent `num_logprobs_sent`; `placer` is None where the call asks for none.
+    A stream has already sent the first `num_sent` characters of `text` and the first `num_logprobs_sent` entries of
+    `logprobs`. `is_first` marks the first choice of a prompt. `placer` is None if the call asks for no
+    log-probabilities.
     """
 
     index: int
@@ -32,7 +33,7 @@ class Choice:
     num_logprobs_sent: int = 0
 
     def add(self, output: Output) -> None:
-        """Takes over the news of one output."""
+        """Adds one output to the choice."""
         self.text += output.text
         self.num_tokens += len(output.token_ids)
         self.num_cached_tokens = output.num_cached_tokens
@@ -47,22 +48,22 @@ class Choice:
         return self.placer is not None
 
     def take_text(self) -> str:
-        """Returns the text not sent yet, which counts as sent from now on."""
+        """Returns the text that was not sent yet, and marks it as sent."""
         text = self.text[self.num_sent :]
         self.num_sent = len(self.text)
         return text
 
     def take_logprobs(self) -> list[PlacedLogprob]:
-        """Returns the log-probabilities not sent yet, which count as sent from now on."""
+        """Returns the log-probabilities that were not sent yet, and marks them as sent."""
         logprobs = self.logprobs[self.num_logprobs_sent :]
         self.num_logprobs_sent = len(self.logprobs)
         return logprobs
 
 
 class OutputSource(AsyncIterator[tuple[int, Output]], AbstractContextManager["OutputSource"]):
-    """The outputs of one call's choices as they arrive, each with its choice's index; ends when every choice has.
+    """The outputs of one call as they arrive, each with the index of its choice; ends when every choice has ended.
 
-    Leaving the context aborts what is unfinished. Iteration raises the first error of any choice.
+    Leaving the context aborts all unfinished choices. Iteration raises the first error of any choice.
     """
 
 
@@ -77,9 +78,10 @@ class Answer:
     outputs: OutputSource
 
     async def news(self) -> AsyncGenerator[Choice, None]:
-        """Yields the choice of each output, which it already has; must be begun at once.
+        """Adds each output to its choice, then yields that choice.
 
-        Closing the iterator aborts what is unfinished. Raises PacelineError where the engine fails on a choice.
+        Closing the iterator aborts all unfinished choices, but only if iteration has begun: begin at once. Raises
+        PacelineError if the engine fails on a choice.
         """
         with self.outputs:
             async for index, output in self.outputs:
@@ -88,6 +90,6 @@ class Answer:
                 yield choice
 
     async def complete(self) -> None:
-        """Returns when every choice has ended; raises as `news` does."""
+        """Returns when every choice has ended; raises what `news` raises."""
         async for _ in self.news():
             pass

@@ -1,4 +1,4 @@
-"""Why the gateway does not answer a call. These errors know no transport: each front says them in its own way."""
+"""The errors with which the gateway refuses a call. They are independent of HTTP: each front translates them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from paceline.core.errors import PacelineError
 
 
 class ServiceError(PacelineError):
-    """A call is not answered now, or not here.
+    """The gateway cannot answer a call now, or cannot answer it at all.
 
-    `code` is a stable word for programs, `param` the field of the call that is to blame (None: none is), and
-    `retry_after_s` when the client may come again (None: it need not).
+    `code` is an identifier that programs can rely on. `param` names the field that caused the error (None: no field
+    did). `retry_after_s` is the time after which the client may try again, if there is one.
     """
 
     code: str = "internal_error"
@@ -28,7 +28,7 @@ class UnknownModelError(ServiceError):
 
 
 class QueueFullError(ServiceError):
-    """Too many requests wait for their first token."""
+    """Too many requests are waiting for their first token."""
 
     code = "queue_full"
     retry_after_s = 1
@@ -60,7 +60,7 @@ class EngineEndedError(ServiceError):
 
 
 class ShuttingDownError(ServiceError):
-    """The server was told to end."""
+    """The server is shutting down."""
 
     code = "shutting_down"
     retry_after_s = 5

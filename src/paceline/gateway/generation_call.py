@@ -1,4 +1,4 @@
-"""`GenerationCall`: what a client asks for, whatever front it came through."""
+"""`GenerationCall`: what a client asks for, independent of the front that received it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.gateway.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Messages for the model's chat template, and variables of the template that the client sets."""
+    """Messages for the model's chat template, and the template variables that the client sets."""
 
     messages: Sequence[Mapping[str, object]]
     template_options: Mapping[str, Any] = field(default_factory=dict)
@@ -20,11 +20,11 @@ class Chat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationCall:
-    """One call: `num_choices` answers to a chat, or to each of some prompts (texts or token ids).
+    """One call. It asks for `num_choices` answers to a chat, or to each of several prompts (texts or token ids).
 
-    `model` None means the default one. Where `sampling` has no seed, each prompt gets one of its own. With `echo` an
-    answer's text begins with its prompt's. `arrival_s` is the time of the monotonic clock at which the call came, and
-    `size_bytes` the size of the whole call on the wire.
+    `model` None means the default model. If `sampling` has no seed, each prompt gets its own random seed. With `echo`,
+    each answer begins with the text of its prompt. `arrival_s` is the arrival time on the monotonic clock, and
+    `size_bytes` is the size of the whole call on the wire.
     """
 
     call_id: str
@@ -41,5 +41,5 @@ class GenerationCall:
 
     @property
     def num_requests(self) -> int:
-        """Answers that the call asks for."""
+        """The number of answers that the call asks for: `num_choices` for each prompt."""
         return self.num_choices * (1 if isinstance(self.input, Chat) else len(self.input))

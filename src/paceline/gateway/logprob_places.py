@@ -1,4 +1,4 @@
-"""`LogprobPlacer`: where each token of an answer stands in its text, and which tokens a client may see.
+"""`LogprobPlacer`: finds where each token of an answer begins in the text, and which tokens a client may see.
 
 An engine holds back text that may become a stop string. If it becomes one, its tokens are not part of the answer.
 """
@@ -13,10 +13,11 @@ from paceline.tokenizer import IncrementalDetokenizer, Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class PlacedLogprob:
-    """A token's bytes and log-probability, the same of the most likely tokens at its place (the likeliest first), and
-    the character of the answer's text at which the token begins.
+    """A token with its log-probability and its place in the text.
 
-    A token that goes on within a character begins where the character does.
+    `top` has the bytes and log-probabilities of the most likely tokens at this position, likeliest first. `text_offset`
+    is the index of the character in the answer's text at which the token begins. A token that begins inside a
+    character has the offset of that character.
     """
 
     token: bytes
@@ -26,7 +27,7 @@ class PlacedLogprob:
 
 
 class LogprobPlacer:
-    """Places the tokens of one answer."""
+    """Finds the places of one answer's tokens."""
 
     def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int]) -> None:
         self._tokenizer = tokenizer
@@ -36,7 +37,7 @@ class LogprobPlacer:
         self._num_shown = 0
 
     def add(self, output: Output) -> list[PlacedLogprob]:
-        """Takes in an output; returns, in order, the tokens that belong to the text shown so far and are new."""
+        """Takes an output and returns, in order, the tokens that belong to the text shown so far and are new."""
         for entry in output.logprobs or ():
             self._held.append(self._placed(entry))
             self._num_decoded += len(self._detokenizer.append(entry.token_id))

@@ -1,4 +1,4 @@
-"""`Pool`: the replicas behind one gateway, and which of them gets a call."""
+"""`Pool`: holds the replicas of one gateway and chooses which of them gets a call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DEFAULT_MODEL = "default"
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that clients can ask for. `context_window_size` is None until an engine that has it was ready."""
+    """A model that clients can ask for. `context_window_size` is None until an engine has loaded the model."""
 
     name: str
     context_window_size: int | None
 
 
 class Pool:
-    """At least one replica. Its first replica's model is also called `default`."""
+    """One or more replicas. Clients can also ask for the first replica's model by the name `default`."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas = tuple(replicas)
@@ -30,19 +30,19 @@ class Pool:
 
     @property
     def default_model(self) -> str:
-        """The name of the model that answers calls which name none."""
+        """The name of the model that answers calls without a model name."""
         return self.replicas[0].served_name
 
     @property
     def is_ready(self) -> bool:
-        """Whether any replica would answer a call at once."""
+        """Whether any replica is ready."""
         return any(replica.is_ready for replica in self.replicas)
 
     async def choose(self, model: str | None) -> Replica:
-        """Returns the replica that gets the next call for this model (None: the default one).
+        """Returns the replica that gets the next call for this model (None: the default model).
 
-        It is the one with the least outstanding requests among those that are ready, and of equal ones the one that got
-        the fewest calls. Where none is ready it waits for the first that is. Raises UnknownModelError and what
+        Of the ready replicas it takes the one with the fewest outstanding requests, and among equals the one that got
+        the fewest calls so far. If none is ready, it waits for the first. Raises UnknownModelError and what
         `Replica.wait_open` raises.
         """
         serving = self._serving(model)
@@ -55,7 +55,7 @@ class Pool:
         return chosen
 
     def find_model(self, name: str) -> ServedModel:
-        """Returns the model of that name; raises UnknownModelError."""
+        """Returns the model with this name; raises UnknownModelError."""
         candidates = self._serving(name)
         sizes = (replica.context_window_size for replica in candidates)
         return ServedModel(candidates[0].served_name, next((size for size in sizes if size is not None), None))
@@ -66,7 +66,7 @@ class Pool:
         return [self.find_model(name) for name in names]
 
     async def run(self) -> None:
-        """Runs all replicas until it is cancelled. Raises the error of the first one that cannot be started."""
+        """Runs all replicas until it is cancelled. Raises the error of the first replica that cannot start."""
         try:
             async with asyncio.TaskGroup() as group:
                 for replica in self.replicas:
@@ -75,17 +75,17 @@ class Pool:
             raise errors.exceptions[0] from None
 
     def close(self) -> None:
-        """Refuses new calls; those that are being answered go on."""
+        """Refuses new calls; calls in progress go on."""
         for replica in self.replicas:
             replica.close()
 
     async def wait_idle(self) -> None:
-        """Returns when no call is being answered, if it is closed."""
+        """Returns when no call is in progress. Call `close` first, or new calls may arrive meanwhile."""
         for replica in self.replicas:
             await replica.wait_idle()
 
     def end(self) -> None:
-        """Ends with an error whatever is still being answered."""
+        """Ends all calls in progress with an error."""
         for replica in self.replicas:
             replica.end()
 
@@ -98,7 +98,7 @@ class Pool:
 
 
 async def _first_open(replicas: Sequence[Replica]) -> None:
-    """Returns when any of the replicas takes calls; raises the last error where none will."""
+    """Returns when any of the replicas takes calls; raises the last error if none of them does."""
     waiting = [asyncio.ensure_future(replica.wait_open()) for replica in replicas]
     try:
         for number, opening in enumerate(asyncio.as_completed(waiting), 1):

@@ -1,4 +1,4 @@
-"""`Principal`: who calls. Every front finds it from the same credentials in the same way."""
+"""`Principal`: the caller of a request. Every front derives it from the same credentials in the same way."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller. Drafts and cached prefixes of one `tenant`, a hash of its key, never come from another's texts; all
-    calls without a key are of the tenant "". The key itself is kept nowhere."""
+    """A caller. `tenant` is a hash of the caller's key, or "" for all calls without a key; the key itself is not kept.
+
+    Drafts and cached prefixes for one tenant never come from the texts of another.
+    """
 
     tenant: str = ""
     role: Role = Role.USE
 
 
 def principal_of(authorization: str | None, api_key: str | None) -> Principal:
-    """Returns the caller with these values of the headers `Authorization` and `x-api-key`.
+    """Returns the caller that the headers `Authorization` and `x-api-key` identify.
 
-    The same key means the same tenant in either header. With both, `Authorization` counts, unless its key is empty.
+    The same key gives the same tenant in either header. If both are sent, `Authorization` counts, unless its key is
+    empty.
     """
     scheme, _, token = (authorization or "").strip().partition(" ")
     key = token.strip() if scheme.lower() == _BEARER else authorization

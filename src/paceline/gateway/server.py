@@ -1,4 +1,4 @@
-"""`serve`: the gateway process from its listening socket to its clean end, with its engines as its children."""
+"""`serve`: runs the gateway process, from opening its socket to a clean end, with the engines as child processes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _CLOSE_TIMEOUT_S = 2
 
 
 def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -> None:
-    """Serves until SIGINT or SIGTERM, then returns; the calling thread must be the main one.
+    """Serves until SIGINT or SIGTERM, then returns. It must be called in the main thread.
 
-    Each of `engine_configs` is an engine in a process of its own. Raises UsageError where the address is taken, and an
-    engine's own error where it cannot start.
+    Each of `engine_configs` becomes an engine in its own process. Raises UsageError if it cannot listen at the
+    address, and an engine's own error if that engine cannot start.
     """
     configure_logging(server_config.log_format)
     _raise_file_limit()
@@ -45,14 +45,14 @@ def serve(engine_configs: Sequence[EngineConfig], server_config: ServerConfig) -
 
 
 def _raise_file_limit() -> None:
-    """Allows as many open connections as the system lets this process have; the usual limit of 1,024 is soon full."""
+    """Raises the limit of open files, and so of connections, to the maximum; the usual limit is only 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers: `_Server` decides when to end."""
+    """uvicorn without its own signal handlers: `_Server` decides when to stop."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -79,7 +79,7 @@ class _Server:
         self._hurry = asyncio.Event()
 
     async def run(self) -> None:
-        """Serves until a signal comes or a start fails."""
+        """Serves until a signal arrives or an engine or tokenizer fails to start."""
         with self._signals(), _socket_dir() as socket_dir:
             pool = Pool(create_replicas(self._engines, self._config, self._board, socket_dir))
             running = asyncio.create_task(pool.run())
@@ -92,7 +92,7 @@ class _Server:
                 await asyncio.gather(announcing, running, return_exceptions=True)
 
     async def _serve(self, pool: Pool, running: asyncio.Task[None], announcing: asyncio.Task[None]) -> None:
-        """Runs the HTTP server until a signal, or until an engine or a tokenizer fails to start; then raises."""
+        """Runs the HTTP server until a signal arrives; raises if an engine or a tokenizer fails to start."""
         server = self._http_server(pool)
         serving = asyncio.create_task(server.serve(sockets=[self._listener]))
         stopping = asyncio.create_task(self._stop.wait())
@@ -113,7 +113,11 @@ class _Server:
             running.result()
 
     async def _drain(self, pool: Pool, running: asyncio.Task[None]) -> None:
-        """Takes no new requests and gives open ones a grace, which a second signal or an engine's end cuts short."""
+        """Refuses new requests and waits for open ones to end.
+
+        It waits for `shutdown_grace_s` at most. A second signal ends the wait, and there is none if an engine failed
+        to start.
+        """
         pool.close()
         if running.done():
             return
@@ -127,7 +131,7 @@ class _Server:
         await self._hurry.wait()
 
     async def _announce(self, pool: Pool) -> None:
-        """Logs the address once all engines were ready; raises where a tokenizer cannot be loaded."""
+        """Logs the address once all engines have become ready; raises if a tokenizer cannot be loaded."""
         for replica in pool.replicas:
             await replica.wait_ready()
         if pool.is_ready:
@@ -155,7 +159,7 @@ class _Server:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the service; the second one does so without grace."""
+        """Makes SIGINT and SIGTERM end the service; a second signal ends it without waiting for open requests."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
         for number in numbers:
@@ -174,6 +178,6 @@ class _Server:
 
 @contextlib.contextmanager
 def _socket_dir() -> Iterator[Path]:
-    """A directory of mode 0700 for the sockets, removed at the end."""
+    """Yields a directory of mode 0700 for the sockets, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as name:
         yield Path(name)

@@ -1,4 +1,4 @@
-"""`GenerationService`: from a call to its answer, for every front. It knows no transport."""
+"""`GenerationService`: answers the calls of every front. It knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class GenerationService:
         self._drafter_names = frozenset(drafter_names())
 
     async def begin(self, call: GenerationCall) -> Answer:
-        """Chooses a replica and hands the call to it; returns once its engine has taken it.
+        """Chooses a replica, hands the call to it, and returns once the call was sent to the replica's engine.
 
-        The replica checks what depends on the model, renders and tokenizes, and keeps the call in its queue. Raises
-        InvalidRequestError for a call that cannot be honoured, ServiceError for one that is not answered now.
+        The replica checks what depends on the model, renders, tokenizes and queues. Raises InvalidRequestError for a
+        call that cannot be honoured, and ServiceError for a call that cannot be answered now.
         """
         check_speculation(call.speculation, self._drafter_names)
         replica = await self.pool.choose(call.model)

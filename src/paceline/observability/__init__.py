@@ -1,4 +1,4 @@
-"""What operators watch: the status board, metrics for Prometheus that follow it, and log lines with fields."""
+"""What operators observe: the status board, the Prometheus metrics fed from it, and log lines with fields."""
 
 from paceline.observability.logging import configure_logging, log_event
 from paceline.observability.metrics import Metrics

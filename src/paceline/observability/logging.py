@@ -1,6 +1,6 @@
-"""Log lines with fields, for people (`plain`) or for machines (`json`), on standard error.
+"""Writes log lines with fields to standard error, for people (`plain`) or for machines (`json`).
 
-Modules use `logging.getLogger(__name__)` and `log_event`; only a process' entry point calls `configure_logging`.
+Modules use `logging.getLogger(__name__)` and `log_event`. Only the entry point of a process calls `configure_logging`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _FIELDS = "paceline_fields"
 
 
 def log_event(logger: logging.Logger, event: str, *, level: int = logging.INFO, **fields: FieldValue) -> None:
-    """Logs an event in a few fixed words, what varies being in the fields."""
+    """Logs an event. `event` is a few fixed words; everything that varies goes into the fields."""
     logger.log(level, event, extra={_FIELDS: fields})
 
 
 class PlainFormatter(logging.Formatter):
-    """One line for a person: time, level, event and `name=value` pairs; a traceback follows where there is one."""
+    """Formats a record for people: a line of time, level, event and `name=value` pairs, then the traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line."""
+        """Returns the record as text."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         pairs = [f"{name}={_plain(value)}" for name, value in _fields_of(record).items()]
         line = " ".join([time, record.levelname.lower(), record.getMessage(), *pairs])
@@ -34,10 +34,10 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; the fields lie beside `time`, `level`, `logger` and `event`."""
+    """Formats a record as one line of JSON: an object with `time`, `level`, `logger`, `event` and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line."""
+        """Returns the record as a line."""
         entry: dict[str, FieldValue] = {
             **_fields_of(record),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
@@ -51,7 +51,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(log_format: LogFormat) -> None:
-    """Sends the records of this process to standard error in the given format, and quiets the HTTP server's own."""
+    """Sends the log records of this process to standard error in the given format.
+
+    Of libraries such as the HTTP server only warnings and errors are logged.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -72,5 +75,5 @@ def _plain(value: FieldValue) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with whatever a terminal could obey spelt out, but for line breaks and tabs."""
+    """Returns the text with control characters escaped, which a terminal could obey, except line breaks and tabs."""
     return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)

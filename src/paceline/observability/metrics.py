@@ -1,7 +1,7 @@
-"""Prometheus metrics under `paceline_*`, with vLLM's words where it has them, so that dashboards carry over easily.
+"""Prometheus metrics called `paceline_*`. They have vLLM's names if vLLM has the same metric, so dashboards carry over.
 
-Metrics listen to a status board. Every metric lives in the registry that it is given, and an engine's carry the names
-of its model and of the engine. An engine's counters restart from 0 with it; here they only grow.
+The metrics follow the events of a status board. Metrics of an engine have the labels `model_name` and `engine`. An
+engine's counters restart from 0 when it restarts; the counters here only grow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
 
 class Metrics:
-    """Everything that /metrics shows of one server."""
+    """All metrics of one server, which /metrics shows."""
 
     def __init__(self, registry: CollectorRegistry, board: StatusBoard) -> None:
         self._http = HttpMetrics(registry)
@@ -44,7 +44,7 @@ class Metrics:
         board.subscribe(self.observe)
 
     def observe(self, event: Event) -> None:
-        """Counts an event of the board."""
+        """Updates the metrics with an event of the board."""
         match event:
             case HttpAnswered():
                 self._http.observe(event)
@@ -55,7 +55,7 @@ class Metrics:
 
 
 class HttpMetrics:
-    """Requests by route and status."""
+    """The metrics of HTTP requests, by route and status."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -76,31 +76,37 @@ class HttpMetrics:
 
 
 class EngineFamilies:
-    """The metrics of engines, before they are told apart by model and engine."""
+    """The metric families of engines, without labels: `EngineMetrics` adds the labels of one engine."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self.up = self._gauge("engine_up", "1 while an engine process is ready")
-        self.epoch = self._gauge("engine_epoch", "Restarts of the engine process that is ready")
+        self.epoch = self._gauge("engine_epoch", "Restarts of the engine before the process that is ready")
         self.running = self._gauge("num_requests_running", "Requests in the engine's batch")
         self.waiting = self._gauge("num_requests_waiting", "Requests that wait in the engine for a place in the batch")
         self.tokens_per_step = self._gauge("tokens_per_step", "Tokens committed per sequence and step since the start")
         self.latency_reduction = self._gauge(
-            "avg_latency_reduction", "1 - decoding time / time of plain decoding as predicted, since the start"
+            "avg_latency_reduction", "1 - decoding time / predicted time of plain decoding, since the start"
         )
-        self.cache_usage = self._gauge("kv_cache_usage_perc", "Part of the KV blocks in use, 1 is all")
+        self.cache_usage = self._gauge("kv_cache_usage_perc", "Share of the KV blocks that are in use; 1 means all")
         self.restarts = self._counter("engine_restarts", "Engine processes that ended by themselves")
-        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of requests handed to the engine")
+        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of requests sent to the engine")
         self.generation_tokens = self._counter("generation_tokens", "Tokens generated")
         self.ended = self._counter("request_success", "Requests ended, by reason", "finished_reason")
-        self.time_to_first_token = self._histogram("time_to_first_token_seconds", "Arrival to first token")
+        self.time_to_first_token = self._histogram(
+            "time_to_first_token_seconds", "Time from a request's arrival to its first token"
+        )
         self.inter_token_latency = self._histogram("inter_token_latency_seconds", "Time per token after the first")
-        self.request_latency = self._histogram("e2e_request_latency_seconds", "Arrival to end")
+        self.request_latency = self._histogram(
+            "e2e_request_latency_seconds", "Time from a request's arrival to its end"
+        )
         self.of_stats = self._stats_counters()
         self.accepted_per_position = self._counter(
             "spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by depth in the draft", "position"
         )
-        self.sizes = self._counter("spec_decode_num_drafts_per_size", "Sequences' steps by their draft's size", "size")
+        self.sizes = self._counter(
+            "spec_decode_num_drafts_per_size", "Steps of sequences, by the number of tokens in their draft", "size"
+        )
         self.of_drafters = self._drafter_counters()
         self.drafter_positions = self._counter(
             "spec_decode_drafter_num_accepted_tokens_per_pos",
@@ -110,26 +116,30 @@ class EngineFamilies:
         )
 
     def _stats_counters(self) -> dict[str, Counter]:
-        """By the field of `EngineStats` that each one follows."""
+        """Returns the counters that follow `EngineStats`, by the name of their field."""
         return {
             "num_steps": self._counter("engine_steps", "Forward passes of the target"),
-            "num_preemptions": self._counter("num_preemptions", "Sequences set back for lack of KV blocks"),
-            "num_prefix_query_tokens": self._counter("prefix_cache_queries", "Prompt tokens looked up in the cache"),
+            "num_preemptions": self._counter("num_preemptions", "Sequences preempted because KV blocks ran out"),
+            "num_prefix_query_tokens": self._counter(
+                "prefix_cache_queries", "Prompt tokens looked up in the prefix cache"
+            ),
             "num_prefix_hit_tokens": self._counter("prefix_cache_hits", "Prompt tokens found in the prefix cache"),
-            "num_sequence_steps": self._counter("sequence_steps", "Sequences' steps that committed tokens"),
-            "num_decoded_tokens": self._counter("sequence_step_tokens", "Tokens that sequences' steps committed"),
+            "num_sequence_steps": self._counter("sequence_steps", "Steps of sequences that committed tokens"),
+            "num_decoded_tokens": self._counter("sequence_step_tokens", "Tokens committed in steps of sequences"),
             "decoding_s": self._counter("spec_decode_seconds", "Time of steps that could draft"),
-            "wasted_s": self._counter("spec_decode_wasted_seconds", "Time for drafts without any accepted token"),
-            "lost_s": self._counter("spec_decode_lost_seconds", "Time that drafters cost beyond what they saved"),
-            "plain_s": self._counter("spec_decode_plain_seconds", "Time plain decoding would have taken, predicted"),
-            "compared_s": self._counter("spec_decode_compared_seconds", "Time that was taken instead of it"),
+            "wasted_s": self._counter("spec_decode_wasted_seconds", "Time spent on drafts without an accepted token"),
+            "lost_s": self._counter("spec_decode_lost_seconds", "Time by which drafters cost more than they saved"),
+            "plain_s": self._counter("spec_decode_plain_seconds", "Predicted time of plain decoding"),
+            "compared_s": self._counter(
+                "spec_decode_compared_seconds", "Actual time of the steps for which plain decoding was predicted"
+            ),
             "num_drafts": self._counter("spec_decode_num_drafts", "Drafts verified"),
             "num_draft_tokens": self._counter("spec_decode_num_draft_tokens", "Tokens drafted"),
             "num_accepted_tokens": self._counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted"),
         }
 
     def _drafter_counters(self) -> dict[str, Counter]:
-        """By the field of `DrafterStats` that each one follows."""
+        """Returns the counters that follow `DrafterStats`, by the name of their field."""
 
         def counter(name: str, text: str) -> Counter:
             return self._counter(f"spec_decode_drafter_{name}", text, "drafter")
@@ -138,7 +148,7 @@ class EngineFamilies:
             "num_drafts": counter("num_drafts", "Drafts verified, by drafter"),
             "num_draft_tokens": counter("num_draft_tokens", "Tokens drafted, by drafter"),
             "num_accepted_tokens": counter("num_accepted_tokens", "Tokens accepted, by drafter"),
-            "drafting_s": counter("seconds", "Time to propose, by drafter"),
+            "drafting_s": counter("seconds", "Time spent on proposing drafts, by drafter"),
         }
 
     def _gauge(self, name: str, text: str) -> Gauge:
@@ -152,7 +162,7 @@ class EngineFamilies:
 
 
 class EngineMetrics:
-    """What one engine does, as the gateway sees it."""
+    """The metrics of one engine, as the gateway sees it."""
 
     def __init__(self, families: EngineFamilies, model_name: str, engine: str) -> None:
         self._labels = (model_name, engine)
@@ -172,7 +182,7 @@ class EngineMetrics:
         self._of_stats = {name: self._own(family) for name, family in families.of_stats.items()}
 
     def observe(self, event: Event) -> None:
-        """Counts an event of this engine."""
+        """Updates the metrics with an event of this engine."""
         match event:
             case TokensReceived():
                 self._observe_tokens(event)
@@ -229,6 +239,6 @@ class EngineMetrics:
 
 
 def _growth(counts: tuple[int, ...], previous: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Index and increase of each count."""
+    """Yields the index and the increase of each count."""
     for index, count in enumerate(counts):
         yield index, count - (previous[index] if index < len(previous) else 0)

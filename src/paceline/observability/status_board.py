@@ -1,6 +1,6 @@
-"""`StatusBoard`: what is known of engines now and what happened last, told to whoever subscribes (metrics are one).
+"""`StatusBoard`: keeps the status and the latest events of all engines, and passes events on to subscribers.
 
-Those who see something happen publish an event; they do not know who listens.
+The gateway's parts publish events here without knowing the subscribers; the metrics are one of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NUM_KEPT_EVENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class EngineAdded:
-    """There is an engine of this name for this model, which may not run yet."""
+    """The server has an engine with this name and model. It need not run yet."""
 
     engine: str
     model_name: str
@@ -33,14 +33,14 @@ class EngineReady:
 
 @dataclass(frozen=True, slots=True)
 class EngineDown:
-    """The engine ended, or was told to; its counters will restart from 0."""
+    """The engine ended, or the server is ending; the engine's counters will restart from 0."""
 
     engine: str
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRestarting:
-    """The engine had been ready, ended by itself for this reason, and is started again after `delay_s`."""
+    """The engine ended by itself for this reason and will be started again after `delay_s`."""
 
     engine: str
     reason: str
@@ -49,7 +49,7 @@ class EngineRestarting:
 
 @dataclass(frozen=True, slots=True)
 class StatsReported:
-    """The running engine sent a snapshot."""
+    """The engine sent a snapshot of its state and counters."""
 
     engine: str
     stats: EngineStats
@@ -57,7 +57,7 @@ class StatsReported:
 
 @dataclass(frozen=True, slots=True)
 class PromptSubmitted:
-    """The engine was handed a request with a prompt of so many tokens."""
+    """A request with a prompt of `num_tokens` was sent to the engine."""
 
     engine: str
     num_tokens: int
@@ -65,7 +65,8 @@ class PromptSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class TokensReceived:
-    """Output tokens of one request came, `wait_s` after its arrival if they are the first, else after those before."""
+    """Output tokens of one request arrived. `wait_s` counts from the tokens before them, or from the request's arrival
+    if they are the first."""
 
     engine: str
     num_tokens: int
@@ -75,7 +76,8 @@ class TokensReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request ended `duration_s` after its arrival: `stop`, `length`, `abort` (its client left) or `error`."""
+    """A request ended `duration_s` after its arrival. `reason` is `stop`, `length`, `abort` (its client disconnected)
+    or `error`."""
 
     engine: str
     reason: str
@@ -84,7 +86,7 @@ class RequestEnded:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswered:
-    """An HTTP request was answered; `method` and `route` (a path's pattern) are never a client's own text."""
+    """An HTTP request was answered. `method` and `route` (the path's pattern) never contain a client's own text."""
 
     method: str
     route: str
@@ -108,7 +110,7 @@ KeptEvent = EngineReady | EngineDown | EngineRestarting
 
 @dataclass(slots=True)
 class EngineStatus:
-    """One engine as it was heard of last. `stats` is None while it does not run."""
+    """The latest status of one engine. `stats` is its latest snapshot; None if it does not run or has sent none yet."""
 
     model_name: str
     is_up: bool = False
@@ -117,7 +119,7 @@ class EngineStatus:
 
 
 class StatusBoard:
-    """The status of every engine by name, and the last events of their lives with their Unix times."""
+    """The status of every engine by name, and the latest starts and ends of engines with their Unix times."""
 
     def __init__(self) -> None:
         self.engines: dict[str, EngineStatus] = {}
@@ -125,11 +127,11 @@ class StatusBoard:
         self._listeners: list[Callable[[Event], None]] = []
 
     def subscribe(self, listener: Callable[[Event], None]) -> None:
-        """Calls `listener` with every event from now on, in the thread that publishes it."""
+        """Calls `listener` with every event from now on, in the thread that publishes the event."""
         self._listeners.append(listener)
 
     def publish(self, event: Event) -> None:
-        """Takes an event down and tells all subscribers."""
+        """Records an event and passes it to all subscribers."""
         self._record(event)
         for listener in self._listeners:
             listener(event)

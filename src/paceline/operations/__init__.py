@@ -1,1 +1,1 @@
-"""What operators run: verification, benchmarks, the list of models. Functions return dataclasses and print nothing."""
+"""What operators run: verification, benchmarks and the list of models. These functions return data and do not print."""

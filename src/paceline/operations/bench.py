@@ -1,9 +1,8 @@
-"""Measures an engine in process on a workload: plain decoding, each drafter with a fixed window, and automatic mode,
-one request at a time.
+"""Measures plain decoding, each drafter with fixed windows, and automatic mode on a workload, one request at a time.
 
-Every task runs under all modes before the next task begins, so that a machine whose speed drifts treats them alike, and
-every run has a tenant and a suffix store of its own that has seen nothing; only the mode with a warm store has given
-that answer before. The texts are compared too: a speed-up with another text would be none. Nothing here prints.
+The engine runs in this process. Every task runs in all modes before the next task begins, so a machine whose speed
+drifts affects all modes alike. Every run has a new tenant and an empty suffix store, except in the mode with a warm
+store, which gives the same answer once before the measurement. The texts are compared with those of plain decoding.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ FIXED_WINDOWS = (3, 7)
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to decode. `controller` plans in place of a fixed window, and learns from one task to the next. Where
-    `is_warm`, the answer has been given once before to the same tenant."""
+    """One way to decode. If `controller` is given, it plans the windows, and it keeps learning from task to task. If
+    `is_warm`, the engine first gives the same answer to the same tenant once, without measuring."""
 
     name: str
     drafters: tuple[str, ...] = ()
@@ -45,9 +44,12 @@ class Mode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One task under one mode. `decode_tokens_per_s` counts from the first token on; None for a single token.
-    `wasted_s` of `step_s` went into drafts of which nothing was accepted, by `lost_s` drafters cost more than they
-    saved; both are known of adaptive modes only."""
+    """The measurement of one task in one mode.
+
+    `decode_tokens_per_s` counts from the first output on; None if all tokens came in one output. `step_s` is the time
+    of steps that could draft. `wasted_s` is the part of it that went into drafts of which nothing was accepted, and
+    `lost_s` is how much more drafters cost than they saved; both are None in modes without a controller.
+    """
 
     task_id: str
     task: str
@@ -67,13 +69,16 @@ class Measurement:
 
     @property
     def decode_s(self) -> float:
-        """Seconds from the first token to the last."""
+        """The seconds from the first output to the last."""
         return self.total_s - self.time_to_first_token_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All tasks of one kind (None: all kinds) under one mode: totals, median time to first token."""
+    """All tasks of one kind (None: all kinds) in one mode.
+
+    `decode_tokens_per_s` is the harmonic mean, `time_to_first_token_s` the median; all else are sums or ratios of sums.
+    """
 
     mode: str
     task: str | None
@@ -90,7 +95,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Models loaded once, and the modes to measure."""
+    """Models that are loaded once, and the modes to measure on them."""
 
     config: EngineConfig
     pair: LoadedPair
@@ -98,8 +103,11 @@ class Bench:
 
     @classmethod
     def load(cls, config: EngineConfig, windows: Sequence[int] = FIXED_WINDOWS) -> Bench:
-        """Modes: plain, each drafter alone with each window, and automatic; with a warm store too where a drafter
-        remembers answers. Raises what loading models raises."""
+        """Loads the models and lists the modes; raises what loading models raises.
+
+        The modes are plain decoding, each drafter alone with each window, automatic mode, and automatic mode with a
+        warm store if any drafter remembers answers.
+        """
         pair = load_pair(config)
         modes = [Mode(PLAIN)]
         modes += [Mode(f"{name} {window}", (name,), window) for name in pair.drafter_names for window in windows]
@@ -113,7 +121,7 @@ class Bench:
     def measure(
         self, tasks: Sequence[Task], *, max_tokens: int | None = None, temperature: float = 0.0
     ) -> Iterator[Measurement]:
-        """Each task under each mode; `max_tokens` None takes each task's own."""
+        """Yields the measurement of each task in each mode; `max_tokens` None means each task's own limit."""
         for task in tasks:
             plain_token_ids: list[int] | None = None
             for mode in self.modes:
@@ -132,7 +140,11 @@ class Bench:
         temperature: float = 0.0,
         plain_token_ids: list[int] | None = None,
     ) -> tuple[list[int], Measurement]:
-        """One task under one mode, with an engine that has seen nothing; its tokens are compared with plain ones'."""
+        """Returns the tokens and the measurement of one task in one mode, on a new engine.
+
+        The measurement says whether the tokens equal `plain_token_ids` (None: they count as equal). Raises
+        PacelineError if a drafter failed.
+        """
         engine = self._engine(mode)
         request = Request(
             request_id=task.id,
@@ -151,7 +163,7 @@ class Bench:
         return answer.token_ids, _measurement(task, mode, len(request.prompt_token_ids), answer, times, is_equal)
 
     def provenance(self) -> Provenance:
-        """Returns which machine and models are measured."""
+        """Returns the machine, the versions and the models of the measurements."""
         return read_pair_provenance(self.config, self.pair)
 
     def _engine(self, mode: Mode) -> Engine:
@@ -164,7 +176,7 @@ class Bench:
 
 
 def auto_mode(config: EngineConfig, pair: LoadedPair) -> Mode:
-    """All drafters, and a controller that knows costs and has seen no text yet."""
+    """Returns automatic mode: all drafters, and a new controller that knows the costs but no text yet."""
     limits = Limits(config.num_speculative_tokens, config.fallback_threshold)
     controller = AdaptiveController(CostModel(measure_costs(pair, config)), limits)
     return Mode(AUTO, pair.drafter_names, config.num_speculative_tokens, controller)
@@ -194,7 +206,7 @@ def _measurement(
 
 
 def summarize(measurements: Sequence[Measurement]) -> list[Summary]:
-    """For each mode, in order of appearance: each kind of task, then all."""
+    """Returns for each mode, in order of appearance, the summary of each kind of task and then of all tasks."""
     modes = dict.fromkeys(measurement.mode for measurement in measurements)
     kinds = [*dict.fromkeys(measurement.task for measurement in measurements), None]
     return [
@@ -224,14 +236,17 @@ def _summary(mode: str, task: str | None, measurements: list[Measurement]) -> Su
 
 
 def _share(seconds: Sequence[float | None], measurements: Sequence[Measurement]) -> float | None:
-    """Returns the share of these seconds in the step time; None where it is not known."""
+    """Returns the share of these seconds in the step time; None if either is unknown."""
     known = [value for value in seconds if value is not None]
     step_s = sum(m.step_s for m in measurements)
     return sum(known) / step_s if known and step_s else None
 
 
 def markdown_table(summaries: Sequence[Summary]) -> str:
-    """One row a kind of task, one column a mode: tokens per second, and what drafts did."""
+    """Returns a Markdown table with a row for each kind of task and a column for each mode.
+
+    A cell has the tokens per second, the speed-up over plain decoding and the tokens per step.
+    """
     modes = list(dict.fromkeys(summary.mode for summary in summaries))
     kinds = list(dict.fromkeys(summary.task for summary in summaries))
     by_key = {(summary.mode, summary.task): summary for summary in summaries}

@@ -1,4 +1,4 @@
-"""The models a user can name: those in the cache and those of the catalog, as one list."""
+"""Lists the models that a user can name: the models in the cache and the models of the catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from paceline.checkpoint import CATALOG, list_models
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model by name. `path` is None where it is not installed; `description` is the catalog's, or the source."""
+    """A model that a user can name. `path` is None if it is not installed. `description` comes from the catalog; a
+    model that is not in the catalog has its source there."""
 
     name: str
     size_bytes: int
@@ -19,16 +20,16 @@ class KnownModel:
 
     @property
     def is_installed(self) -> bool:
-        """Whether it is in the cache."""
+        """Whether the model is in the cache."""
         return self.path is not None
 
     def as_json(self) -> dict[str, object]:
-        """All fields, for a JSON encoder."""
+        """Returns all fields, for a JSON encoder."""
         return asdict(self) | {"is_installed": self.is_installed}
 
 
 def list_known_models() -> list[KnownModel]:
-    """Installed models and catalog entries, by name; a model that is both appears once."""
+    """Returns the installed models and the catalog entries, sorted by name; a model that is both appears once."""
     installed = {model.name: model for model in list_models()}
     known = [
         KnownModel(

@@ -1,4 +1,4 @@
-"""Where numbers come from: machine, versions, commit, models and date, to be kept beside every measurement."""
+"""Records where measurements come from: machine, versions, commit, models and date. They are kept with the numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paceline.machine.cores import cpu_name
 
 @dataclass(frozen=True, slots=True)
 class ModelProvenance:
-    """A model file as it was measured."""
+    """The model file that was measured."""
 
     name: str
     size_bytes: int
@@ -30,8 +30,8 @@ class ModelProvenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """`commit` is None outside a git checkout, and ends in `-dirty` where the tree was changed. `target` is None where
-    no model was measured, `shared_layers` 0 where its first layers do not draft."""
+    """Where a measurement comes from. `commit` is None outside a git checkout, and ends in `-dirty` if the work tree
+    has changes. `target` is None if no model was measured. `shared_layers` is 0 if no first layers draft."""
 
     date: str
     cpu: str
@@ -54,7 +54,7 @@ def read_provenance(
     target: ModelProvenance | None = None,
     draft: ModelProvenance | None = None,
 ) -> Provenance:
-    """What this machine and installation are now."""
+    """Returns the provenance of measurements that are made now, on this machine, with this installation."""
     return Provenance(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         cpu=cpu_name(),
@@ -72,13 +72,13 @@ def read_provenance(
 
 
 def read_model_provenance(name: str, path: Path) -> ModelProvenance:
-    """Reads the whole file for its checksum."""
+    """Returns name, size and checksum of a model file; it reads the whole file for the checksum."""
     with path.open("rb") as file:
         return ModelProvenance(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
-    """Returns the provenance of measurements on this machine with the models that `config` means and `pair` holds."""
+    """Returns the provenance of measurements on this machine with the models of `config`, loaded as `pair`."""
     resolved = resolve_pair(config)
     draft = resolved.draft
     provenance = read_provenance(
@@ -91,7 +91,7 @@ def read_pair_provenance(config: EngineConfig, pair: LoadedPair) -> Provenance:
 
 
 def _commit(directory: Path) -> str | None:
-    """The commit of the checkout that this code lies in; None where git or the checkout is absent."""
+    """Returns the commit of the git checkout that contains `directory`; None if there is no checkout or no git."""
     command = ["git", "-C", str(directory), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)

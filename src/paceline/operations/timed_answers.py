@@ -1,7 +1,7 @@
-"""Answers requests with an engine in process and notes when each output came, and where the engine's time went.
+"""Answers requests with an engine in this process, and records when each output came and where the time went.
 
-The benchmarks share it. Every request names its tenant, so that what the suffix drafter's store holds for it is the
-benchmark's choice.
+The benchmarks share this module. Every request names its tenant, so each benchmark decides what the suffix drafter's
+store contains for it.
 """
 
 from __future__ import annotations
@@ -17,39 +17,42 @@ from paceline.engine import Engine
 
 @dataclass(slots=True)
 class TimedAnswer:
-    """One request's outputs, and the seconds from the start of all requests to each of them."""
+    """The outputs of one request, and for each output the seconds since all requests were started."""
 
     outputs: list[Output] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
 
     @property
     def token_ids(self) -> list[int]:
-        """All of the answer."""
+        """All tokens of the answer."""
         return [token_id for output in self.outputs for token_id in output.token_ids]
 
     @property
     def time_to_first_token_s(self) -> float:
-        """Reading the prompt, mostly."""
+        """The seconds until the first output, most of which is prefill."""
         return self.times_s[0]
 
     @property
     def decode_s(self) -> float:
-        """From the first output to the last; 0 where they are one."""
+        """The seconds from the first output to the last; 0 if there is only one."""
         return self.times_s[-1] - self.times_s[0]
 
     @property
     def num_later_tokens(self) -> int:
-        """Tokens after the first output."""
+        """The number of tokens after the first output."""
         return sum(len(output.token_ids) for output in self.outputs[1:])
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        """None for a single output."""
+        """The tokens per second after the first output; None if there is only one output."""
         return self.num_later_tokens / self.decode_s if self.num_later_tokens else None
 
 
 def answer_all(engine: Engine, requests: Sequence[Request]) -> list[TimedAnswer]:
-    """Starts all requests together and blocks until the last one ends. Raises PacelineError where one fails."""
+    """Starts all requests together, blocks until the last one ends, and returns their answers in order.
+
+    Raises PacelineError if a request fails.
+    """
     answers = {request.request_id: TimedAnswer() for request in requests}
     start_s = time.perf_counter()
     for request in requests:
@@ -67,8 +70,11 @@ def answer_all(engine: Engine, requests: Sequence[Request]) -> list[TimedAnswer]
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds of decoding steps, and of these what went into drafts of which nothing was accepted (`wasted_s`; the
-    part of rows is the cost model's) and by how much drafters cost more than they saved (`lost_s`)."""
+    """The seconds of steps that could draft (`step_s`), and what drafts cost in them.
+
+    `wasted_s` is the time that went into drafts of which nothing was accepted; the time of their rows is taken from the
+    cost model. `lost_s` is how much more drafters cost than they saved.
+    """
 
     step_s: float = 0.0
     wasted_s: float = 0.0
@@ -76,7 +82,7 @@ class StepTimes:
 
     @classmethod
     def of(cls, engine: Engine) -> StepTimes:
-        """Since the engine's controller was made."""
+        """Returns the times since the engine's controller was created."""
         stats = engine.stats()
         return cls(stats.decoding_s, stats.wasted_s, stats.lost_s)
 
@@ -88,10 +94,10 @@ class StepTimes:
 
     @property
     def wasted_share(self) -> float:
-        """As a share of the step time."""
+        """`wasted_s` as a share of the step time."""
         return self.wasted_s / self.step_s if self.step_s else 0.0
 
     @property
     def lost_share(self) -> float:
-        """As a share of the step time."""
+        """`lost_s` as a share of the step time."""
         return self.lost_s / self.step_s if self.step_s else 0.0

@@ -1,8 +1,8 @@
-"""Proves on a user's own model that nothing changes the text: every variant of a plan is run and compared with plain
-decoding of one sequence at a time, by token and by the bits of each token's log-probability.
+"""Checks on a user's own model that nothing changes the text. It runs every variant of a plan and compares the tokens,
+and the bits of their log-probabilities, with plain decoding of one sequence at a time.
 
-Each variant runs twice on one engine, with the prefix cache cold and then warm. Greedy and sampled requests share its
-batches. `verify_plan` says what is run; nothing here prints.
+Each variant runs twice on the same engine, first with a cold and then with a warm prefix cache. Greedy and sampled
+requests share its batches. The module `verify_plan` says which variants run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DEFAULT_MAX_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class CommittedToken:
-    """A token, the 32 bits of its log-probability, and the hash of its logits row where that was asked for."""
+    """A token, the 32 bits of its log-probability, and the hash of its logits row (None: not asked for)."""
 
     token_id: int
     logprob_bits: int
@@ -58,8 +58,8 @@ class CommittedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where a run first departed from plain decoding: prompt and output position (both from 0), both tokens and what
-    they decode to. A token is None where one text is shorter."""
+    """The first difference between a run and plain decoding: the prompt and the output position, both counted from 0,
+    and both tokens with their texts. A token is None if its answer ended before."""
 
     prompt_index: int
     sampling: str
@@ -72,7 +72,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One run of one variant: how much was compared, what drafts did in it, and the first difference, if any."""
+    """The result of one run of one variant: the counts of its tokens, and the first difference, if there is one."""
 
     machine: Machine
     variant: Variant
@@ -86,14 +86,14 @@ class Check:
 
 
 class RecordingVerifier(Verifier):
-    """A verifier that keeps the row hashes of what it committed, by sequence id and output position."""
+    """A verifier that keeps the hashes of logits rows of committed tokens, by sequence id and output position."""
 
     def __init__(self, sampler: Sampler, *, has_row_hashes: bool = False) -> None:
         super().__init__(sampler, has_row_hashes=has_row_hashes)
         self.row_hashes: dict[tuple[str, int], str] = {}
 
     def verify(self, checks: Checks, logits: Logits, first_rows: list[int]) -> list[Verdict]:
-        """As the base class."""
+        """Does what the base class does, and keeps the hashes."""
         verdicts = super().verify(checks, logits, first_rows)
         for sequence, verdict in zip(checks.sequences, verdicts, strict=True):
             for position, row_hash in enumerate(verdict.row_hashes, sequence.num_output_tokens):
@@ -103,7 +103,7 @@ class RecordingVerifier(Verifier):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An engine of one variant, on models that are loaded."""
+    """An engine for one variant, on loaded models, and its verifier."""
 
     engine: Engine
     verifier: RecordingVerifier
@@ -123,7 +123,7 @@ class Run:
         return cls(Engine.from_parts(config, parts), verifier)
 
     def answers(self, requests: Iterable[Request]) -> dict[str, list[CommittedToken]]:
-        """All requests at once; blocks until the last is done."""
+        """Starts all requests together, blocks until the last one ends, and returns the tokens by request id."""
         self.verifier.row_hashes.clear()
         answers: dict[str, list[CommittedToken]] = {}
         for request in requests:
@@ -144,7 +144,7 @@ class Run:
 
 @dataclass(slots=True)
 class Verification:
-    """A plan being carried out on the models of `config`."""
+    """Carries out a plan on the models of `config`."""
 
     config: EngineConfig
     plan: VerificationPlan
@@ -153,10 +153,10 @@ class Verification:
     _expected: dict[str, list[CommittedToken]] = field(default_factory=dict)
 
     def checks(self) -> Iterator[Check]:
-        """Runs the plan, one check at a time, and ends after the first that has a difference.
+        """Runs the plan and yields each check; stops after the first check with a difference.
 
-        Weights are loaded once for each machine. Raises what `load_pair` raises, and PacelineError where a drafter
-        failed, since then nothing was proved about it.
+        Weights are loaded once for each `Machine` of the plan. Raises what `load_pair` raises, and PacelineError if a
+        drafter failed, because the check then says nothing about that drafter.
         """
         for machine_plan in self.plan.machines:
             machine = machine_plan.machine
@@ -171,7 +171,7 @@ class Verification:
                         return
 
     def _record_reference(self, pair: LoadedPair, machine: Machine) -> None:
-        """Plain decoding, one sequence at a time, without a prefix cache."""
+        """Records the expected answers with plain decoding, one sequence at a time, without a prefix cache."""
         plan = self.plan
         room = pair.target.model.config.max_context - plan.num_tokens - 1
         tokenizer = pair.target.tokenizer
@@ -224,7 +224,7 @@ class Verification:
         )
 
     def _requests(self, variant: Variant) -> Iterator[Request]:
-        """Each prompt greedily and sampled with a seed of its own."""
+        """Yields two requests for each prompt: a greedy one, and a sampled one with the prompt's own seed."""
         for index, token_ids in enumerate(self._prompts[: variant.num_prompts]):
             for name, sampling in (("greedy", _GREEDY), ("sampled", _SAMPLED)):
                 yield Request(
@@ -256,10 +256,11 @@ class Verification:
 
 
 def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bool = False) -> Verification:
-    """A verification of `config`'s models on 1 to `num_threads` threads (None: 2 at most), with the drafters it names,
-    or else with every drafter that can be had; half of the target's layers draft where the settings name no number.
+    """Returns a verification of the models of `config`, with 1 to `num_threads` threads (None: at most 2).
 
-    Raises ModelNotFoundError, DownloadError, CheckpointError, UnsupportedModelError, ConfigError.
+    If `config` names no drafters, it uses every built-in drafter that can run. The drafter shared-layers then uses half
+    of the target's layers, unless `config` says how many. Raises ModelNotFoundError, DownloadError, CheckpointError,
+    UnsupportedModelError and ConfigError.
     """
     resolved = resolve_pair(config)
     drafters = resolved.drafter_names
@@ -274,7 +275,7 @@ def begin_verification(config: EngineConfig, scope: Scope, *, has_row_hashes: bo
 
 
 def _try_to_enable(config: EngineConfig, name: str, target: ModelConfig) -> tuple[EngineConfig, bool]:
-    """Returns the settings with all that this drafter needs, and whether it can then run."""
+    """Returns the settings completed with what this drafter needs, and whether the drafter can run with them."""
     kind = find_drafter_kind(name)
     enabled = kind.enabled(config, target)
     try:
@@ -291,7 +292,8 @@ def _read_config(resolved: ResolvedModel) -> ModelConfig:
 
 
 def first_difference(expected: list[CommittedToken], actual: list[CommittedToken]) -> int | None:
-    """The first index at which the lists differ, a shorter list differing at its end; None where they are equal."""
+    """Returns the first index at which the lists differ, and None if they are equal. A shorter list differs where it
+    ends."""
     for position, (left, right) in enumerate(zip(expected, actual, strict=False)):
         if left != right:
             return position

@@ -1,7 +1,8 @@
-"""What `verify` compares with plain decoding: prompts, and variants grouped by the machine they run on.
+"""Plans what `verify` compares with plain decoding: the prompts, and the variants for each `Machine`.
 
-A quick plan touches every drafter, a spread of windows, all batch sizes and every instruction set once; a full one
-takes every window of every drafter. Both add automatic mode, under made-up costs so that it is the same everywhere.
+A quick plan covers every drafter and every instruction set, and some windows, batch sizes and thread counts. A full
+plan covers every window of every drafter with the best instruction set, and all thread counts. Both plans include
+automatic mode, with made-up costs so that it decides alike on all computers.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from paceline.drafters import find_drafter_kind
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
 CHUNK_SIZES = (256, 16, 64, 7)
-NUM_RAW_PROMPTS = 1  # the first one is to be continued as it is, the others are questions
+NUM_RAW_PROMPTS = 1  # the model continues the first prompt as it is; the others are questions in a chat
 ALL_WINDOWS = tuple(range(1, 17))
 FEW_WINDOWS = (1, 3, 7, 16)
 SCALAR = "scalar"
 
 
 def cheap_drafts(drafters: Iterable[str]) -> StepCosts:
-    """Returns made-up costs under which these drafters, which run models, nearly always pay."""
+    """Returns made-up costs with which these drafters, which run models, nearly always pay."""
     costs = DrafterCosts(RowTable((1, 8), (0.02, 0.03)), 0.0001)
     return StepCosts(RowTable((1, 64), (1.0, 1.1)), dict.fromkeys(drafters, costs))
 
 
 def dear_drafts(drafters: Iterable[str]) -> StepCosts:
-    """Returns made-up costs under which they pay now and then."""
+    """Returns made-up costs with which these drafters, which run models, pay only now and then."""
     costs = DrafterCosts(RowTable((1, 8), (0.2, 0.3)), 0.01)
     return StepCosts(RowTable((1, 4, 5, 16), (1.0, 1.1, 1.5, 2.5)), dict.fromkeys(drafters, costs))
 
@@ -54,7 +55,7 @@ class Scope(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How the native core runs."""
+    """The instruction set and the number of threads with which a variant runs."""
 
     instruction_set: str
     num_threads: int
@@ -62,8 +63,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to run the engine that must not change the text; `window` 0 is plain decoding. With `costs` the engine
-    plans by them, and `window` is the most that it may draft."""
+    """One way to run the engine, which must not change the text. `window` 0 is plain decoding. If `costs` is given, the
+    engine plans by them in automatic mode, and `window` is the maximum."""
 
     drafters: tuple[str, ...]
     window: int
@@ -76,7 +77,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class MachinePlan:
-    """The variants to run on one machine; the first machine of a plan is also the reference's."""
+    """The variants to run on one `Machine`. The reference answers come from the first machine of a plan."""
 
     machine: Machine
     variants: tuple[Variant, ...]
@@ -84,7 +85,7 @@ class MachinePlan:
 
 @dataclass(frozen=True, slots=True)
 class VerificationPlan:
-    """The reference's size, which no variant exceeds, and what is compared with it."""
+    """The variants to compare, and the numbers of prompts and tokens of the reference, which no variant exceeds."""
 
     num_prompts: int
     num_tokens: int
@@ -94,7 +95,7 @@ class VerificationPlan:
 def make_plan(
     scope: Scope, drafters: tuple[str, ...], instruction_sets: tuple[str, ...], max_threads: int
 ) -> VerificationPlan:
-    """The plan for a machine with these instruction sets, slowest first, and threads 1 to `max_threads`."""
+    """Returns the plan for a computer with these instruction sets, slowest first, and 1 to `max_threads` threads."""
     is_full = scope is Scope.FULL
     num_prompts, num_tokens = (len(PROMPTS), 32) if is_full else (4, 16)
     best = Machine(instruction_sets[-1], max_threads)
@@ -111,13 +112,13 @@ def make_plan(
 
 
 def _drafter_groups(drafters: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """None (plain decoding), each drafter alone, and all together."""
+    """Returns the sets of drafters to run: no drafter (plain decoding), each drafter alone, and all together."""
     alone: list[tuple[str, ...]] = [(drafter,) for drafter in drafters]
     return [(), *alone, *([drafters] if len(drafters) > 1 else [])]
 
 
 def _automatic_variants(drafters: tuple[str, ...], num_prompts: int, num_tokens: int) -> Iterator[Variant]:
-    """All drafters with the engine's own choices, as if drafts were cheap and as if they were dear."""
+    """Yields automatic mode with all drafters, with costs that make drafts cheap and with costs that make them dear."""
     priced = [name for name in drafters if not find_drafter_kind(name).is_free]
     cheap, dear = cheap_drafts(priced), dear_drafts(priced)
     for batch_size, costs in ((1, cheap), (3, cheap), (8, dear)) if drafters else ():
@@ -133,7 +134,11 @@ def _automatic_variants(drafters: tuple[str, ...], num_prompts: int, num_tokens:
 
 
 def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ...]) -> Iterator[Machine]:
-    """All but the best where the scope is full; else the best with one thread, and the others with all threads."""
+    """Yields the machines other than the best one, best instruction set first.
+
+    If the scope is full, these are all of them. Otherwise these are the best instruction set with one thread, and every
+    other instruction set with all threads.
+    """
     for instruction_set in reversed(instruction_sets):
         for num_threads in range(best.num_threads, 0, -1):
             is_quick = num_threads == (1 if instruction_set == best.instruction_set else best.num_threads)
@@ -144,7 +149,7 @@ def _other_machines(scope: Scope, best: Machine, instruction_sets: tuple[str, ..
 def _variants(
     groups: list[tuple[str, ...]], windows: tuple[int, ...], num_prompts: int, num_tokens: int
 ) -> Iterator[Variant]:
-    """Each group of drafters with each window; batch and chunk sizes take turns."""
+    """Yields each group of drafters with each window. The batch and chunk sizes change from variant to variant."""
     batch_sizes, chunk_sizes = cycle(reversed(BATCH_SIZES)), cycle(CHUNK_SIZES)
     for group in groups:
         for window in windows if group else (0,):

@@ -1,4 +1,4 @@
-"""Benchmark tasks: chats in a JSON-lines file, one task a line, how they are sampled, and the two modes that every
+"""Benchmark tasks: reads chats from a JSON-lines file, says how they are sampled, and names the two modes that every
 comparison has."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOP_P = 0.95
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One chat to answer; `task` is the kind of text it asks for."""
+    """One chat to answer; `task` is the kind of the task, such as `code` or `chat`."""
 
     id: str
     task: str
@@ -29,8 +29,10 @@ class Task(msgspec.Struct, frozen=True):
     max_tokens: int
 
     def sampling(self, *, max_tokens: int | None = None, temperature: float = 0.0) -> SamplingParams:
-        """Greedy at temperature 0, else with top-p 0.95 and a seed of the task's own, so that every run gives the same
-        text; `max_tokens` can only lower the task's."""
+        """Returns greedy sampling at temperature 0, else sampling with top-p 0.95 and a seed made from the task's id.
+
+        So every run gives the same text. `max_tokens` can only lower the task's own limit.
+        """
         limit = self.max_tokens if max_tokens is None else min(max_tokens, self.max_tokens)
         if temperature == 0.0:
             return SamplingParams(max_tokens=limit, temperature=0.0)
@@ -41,9 +43,9 @@ class Task(msgspec.Struct, frozen=True):
 def read_tasks(
     path: Path | None = None, *, limit_per_kind: int | None = None, only: Collection[str] | None = None
 ) -> list[Task]:
-    """The tasks of a file (None: the source tree's), at most so many of each kind, of the kinds in `only` (None: all).
+    """Returns the tasks in a file (None: the source tree's file), only those of the kinds in `only` (None: all kinds).
 
-    Raises UsageError.
+    `limit_per_kind` is the most tasks of each kind. Raises UsageError if the file cannot be read or lacks a kind.
     """
     path = path or DEFAULT_TASKS
     try:
@@ -65,12 +67,15 @@ def read_tasks(
 
 
 def mix(tasks: Sequence[Task], count: int) -> list[Task]:
-    """So many tasks, one of each kind in turn; from the start again where there are fewer."""
+    """Returns `count` tasks, one of each kind in turn. It begins again at the start if there are fewer tasks."""
     kinds = dict.fromkeys(task.task for task in tasks)
     columns = zip_longest(*([task for task in tasks if task.task == kind] for kind in kinds))
     return list(islice(cycle(task for task in chain.from_iterable(columns) if task is not None), count))
 
 
 def paired_modes(number: int) -> tuple[str, str]:
-    """The order of a pair of runs: alternating, so that a machine that slows down treats both modes alike."""
+    """Returns the order of the two modes in the pair of runs with this number.
+
+    The order alternates, so a machine that slows down affects both modes alike.
+    """
     return (PLAIN, AUTO) if number % 2 == 0 else (AUTO, PLAIN)

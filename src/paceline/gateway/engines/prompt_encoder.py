@@ -1,6 +1,6 @@
 """`PromptEncoder`: turns chats and texts into token ids with a model's own tokenizer and chat template.
 
-No weights are loaded here: the tokenizer comes from the file's metadata, and the mapping is closed again.
+It loads no weights: the tokenizer comes from the file's metadata, and the file is closed afterwards.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Result = TypeVar("Result")
 class PromptEncoder:
     """Encodes the prompts of calls.
 
-    Prompts of calls that are not small are encoded in threads, one for each core, so that the event loop goes on and
-    memory is bounded; `size_bytes` is always the size of the whole call. Chats are rendered in other threads, which
-    wait for the template's processes: a slow template keeps no thread from encoding.
+    Prompts of larger calls are encoded in threads, one for each core, so that the event loop is not blocked and memory
+    is bounded. `size_bytes` is always the size of the whole call. Chats are rendered in separate threads, which wait
+    for the template processes, so a slow template never blocks an encoding thread.
     """
 
     def __init__(self, tokenizer: asyncio.Future[Tokenizer]) -> None:
@@ -46,12 +46,14 @@ class PromptEncoder:
         return self._tokenizer.done() and not self._tokenizer.cancelled()
 
     async def tokenizer(self) -> Tokenizer:
-        """The tokenizer, once it is loaded."""
+        """Returns the tokenizer as soon as it is loaded."""
         return await asyncio.shield(self._tokenizer)
 
     async def encode_chat(self, chat: Chat, model: ModelInfo, size_bytes: int) -> list[int]:
-        """Returns the token ids of the rendered chat; raises InvalidRequestError where the template or `check_prompt`
-        refuses."""
+        """Returns the token ids of the rendered chat.
+
+        Raises InvalidRequestError if the template refuses the chat, or `check_prompt` the token ids.
+        """
         tokenizer = await self.tokenizer()
         render = partial(_render_chat, tokenizer, chat)
         text = await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
@@ -60,10 +62,10 @@ class PromptEncoder:
     async def encode_prompts(
         self, prompts: Sequence[str | list[int]], model: ModelInfo, size_bytes: int
     ) -> list[list[int]]:
-        """Returns the token ids of texts, with the model's beginning-of-sequence token where it wants one; lists stay
-        as they are.
+        """Returns the token ids of each prompt; lists of token ids stay as they are.
 
-        Raises InvalidRequestError at the first that `check_prompt` refuses.
+        Texts begin with the beginning-of-sequence token if the model wants one. Raises InvalidRequestError for the
+        first prompt that `check_prompt` refuses.
         """
         tokenizer = await self.tokenizer()
         return [await self._run(partial(_encode_prompt, tokenizer, one, model), size_bytes) for one in prompts]
@@ -83,7 +85,7 @@ class PromptEncoder:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model file, ready to encode and to render chats; reads no weights.
+    """Returns the tokenizer of a model file, ready to encode and to render chats. It reads no weights.
 
     Raises CheckpointError.
     """
@@ -95,13 +97,13 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def check_num_messages(num_messages: int, model: ModelInfo) -> None:
-    """Raises ContextOverflowError for more messages than the context window has tokens."""
+    """Raises ContextOverflowError if there are more messages than tokens in the context window."""
     if num_messages > model.context_window_size:
         raise overflow(f"the chat has {num_messages} messages", model.context_window_size, "messages")
 
 
 def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
-    """Raises InvalidRequestError for an empty prompt, no room for one more token, or an unknown token id."""
+    """Raises InvalidRequestError for an empty prompt, an unknown token id, or no room left for another token."""
     if not token_ids:
         raise InvalidRequestError(f"{param} has no tokens: send some text", param, "empty_prompt")
     check_room(len(token_ids), model.context_window_size, param=param)
@@ -128,7 +130,7 @@ def _encode_prompt(tokenizer: Tokenizer, prompt: str | list[int], model: ModelIn
 
 
 def _check_text(tokenizer: Tokenizer, text: str, model: ModelInfo, param: str) -> None:
-    """Raises ContextOverflowError where a text is so long that it need not be encoded."""
+    """Raises ContextOverflowError for a text that is certainly too long, without encoding all of it."""
     least = tokenizer.least_num_tokens(text, model.context_window_size - 1)
     if least + 1 > model.context_window_size:
         raise overflow(f"the prompt has at least {least} tokens", model.context_window_size, param)

@@ -1,4 +1,4 @@
-"""`Replica`: one engine behind the gateway. The pool chooses among replicas; fronts never see which one answers."""
+"""`Replica`: one engine behind the gateway. The pool chooses a replica for each call; fronts do not see which."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from paceline.gateway.generation_call import GenerationCall
 class Replica(Protocol):
     """One engine that answers calls for one model.
 
-    `name` tells it apart from others in metrics and logs. `served_name` is the model's name for clients, `model_names`
-    are all names by which they may ask for it.
+    `name` identifies the replica in metrics and logs. `served_name` is the model's name in responses; `model_names` are
+    all names by which clients may ask for it.
     """
 
     name: str
@@ -21,47 +21,49 @@ class Replica(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call would be answered at once."""
+        """Whether the replica takes calls without waiting for its engine to start."""
         ...
 
     @property
     def num_outstanding(self) -> int:
-        """Requests that it holds and has not finished."""
+        """The number of requests that the replica has taken and not finished."""
         ...
 
     @property
     def context_window_size(self) -> int | None:
-        """Most tokens of prompt and answer; None as long as that is not known."""
+        """The most tokens that prompt and answer may have together; None until the engine was ready once."""
         ...
 
     async def begin(self, call: GenerationCall) -> Answer:
-        """Checks the call against the model, makes its prompts, and hands it to the engine.
+        """Checks the call against the model, renders and tokenizes its prompts, and hands it to the engine.
 
-        Waits for an engine that is starting. Raises InvalidRequestError and ServiceError.
+        Waits if the engine is starting. Raises InvalidRequestError and ServiceError.
         """
         ...
 
     async def wait_open(self) -> None:
-        """Returns when a call would be taken; raises ServiceError where that takes too long, too many wait, or the
-        server ends."""
+        """Returns when the replica takes calls.
+
+        Raises ServiceError if that takes too long, if too many calls wait already, or if the server shuts down.
+        """
         ...
 
     async def run(self) -> None:
-        """Keeps the engine running until it is cancelled; raises where it cannot be started the first time."""
+        """Keeps the engine running until cancelled; raises if the engine cannot start the first time."""
         ...
 
     async def wait_ready(self) -> None:
-        """Returns when the engine has become ready for the first time, or the replica is closed."""
+        """Returns when the engine has become ready for the first time, or when the replica is closed."""
         ...
 
     def close(self) -> None:
-        """Refuses new calls; those that are being answered go on."""
+        """Refuses new calls; calls in progress go on."""
         ...
 
     async def wait_idle(self) -> None:
-        """Returns when no call is being answered."""
+        """Returns when no call is in progress."""
         ...
 
     def end(self) -> None:
-        """Ends with ShuttingDownError whatever is still being answered."""
+        """Ends all calls in progress with ShuttingDownError."""
         ...

@@ -1,1 +1,1 @@
-"""HTTP: what every front over it shares (the app, errors, streams of events, limits), and the operators' routes."""
+"""The HTTP code that all fronts share: the app, errors, event streams and limits, and the routes for operators."""

@@ -1,4 +1,4 @@
-"""The HTTP app: the routes of every front and of operators, and errors as responses."""
+"""The HTTP app: it has the routes of all fronts and of operators, and turns errors into responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paceline.gateway.http.openapi import DocumentedApp
 from paceline.gateway.openai import routes as openai_routes
 
 FRONTS = (openai_routes,)
-"""The modules of the fronts: each has `create_routes()`, and `SCHEMAS`, the bodies that it documents."""
+"""The modules of the fronts. Each has `create_routes()`, and `SCHEMAS`: the request bodies that it documents."""
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -38,11 +38,11 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """Errors of the framework: no such path, wrong method."""
+    """Answers errors of the framework, such as an unknown path or a wrong method."""
     if not isinstance(error, HTTPException):
         raise error
     message = {
         404: f"there is no {request.url.path} here",
-        405: f"{request.url.path} does not take {request.method}",
+        405: f"{request.url.path} does not accept {request.method}",
     }.get(error.status_code, error.detail.lower())
     return error_response(request, ApiError(error.status_code, message), dict(error.headers or {}))

@@ -1,4 +1,4 @@
-"""`Gateway`: what the handlers of the HTTP app need, made once by `serve`."""
+"""`Gateway`: the objects that the handlers of the HTTP app need. `serve` creates it once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.observability import StatusBoard
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """One app's parts. `registry` holds every metric that /metrics shows; `created_s` is the start in Unix time."""
+    """The parts of one app. `registry` has all metrics that /metrics shows; `created_s` is the start in Unix time."""
 
     config: ServerConfig
     service: GenerationService
@@ -30,4 +30,4 @@ def _gateway_of(request: Request) -> Gateway:
 
 
 Served = Annotated[Gateway, Depends(_gateway_of)]
-"""The type of a handler's parameter that gets the gateway."""
+"""The type of a handler parameter into which FastAPI injects the gateway."""

@@ -1,4 +1,4 @@
-"""Ends work for a client when the client goes away, whether its response has begun or not."""
+"""Cancels the work for a client when the client disconnects, before or during its response."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Result = TypeVar("Result")
 
 
 class ClientGoneError(Exception):
-    """The client closed its connection; there is nobody to answer."""
+    """The client closed its connection, so nobody receives the response."""
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`, which is cancelled and awaited when the client leaves; then raises ClientGoneError.
+    """Returns the result of `work`. If the client disconnects first, cancels `work` and raises ClientGoneError.
 
-    The request's body must have been read.
+    The request's body must have been read before.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(receive))

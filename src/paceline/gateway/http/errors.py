@@ -1,4 +1,4 @@
-"""`ApiError`: an error with its HTTP status, in OpenAI's shape; and the status of every error of the gateway."""
+"""`ApiError`: an error with an HTTP status and a body in OpenAI's form. Every other error is translated to one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES_BY_STATUS = MappingProxyType({429: "rate_limit_exceeded", 500: "server_er
 
 
 class ApiError(PacelineError):
-    """A request gets this status; `retry_after_s` tells the client when to come again."""
+    """An error response with this status; `retry_after_s` tells the client when to try again."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class ApiError(PacelineError):
 
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
-        """The error as OpenAI's clients expect it."""
+        """The response body, in the form that OpenAI's clients expect."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
     @property
     def kind(self) -> str:
-        """OpenAI's word for errors of this status."""
+        """The error type that OpenAI's API uses for this status."""
         return _TYPES_BY_STATUS.get(self.status, "invalid_request_error")
 
     @property
     def headers(self) -> dict[str, str]:
-        """Response headers beside the body."""
+        """The response headers."""
         return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
 
 
 def api_error_from(error: Exception) -> ApiError:
-    """Returns any exception as the client is told it; one that nobody meant says nothing about the server's inside."""
+    """Returns the error that the client sees for any exception. Unexpected exceptions reveal nothing of the server."""
     match error:
         case ApiError():
             return error

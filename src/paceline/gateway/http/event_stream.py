@@ -1,4 +1,4 @@
-"""`EventStream`: chunks as server-sent events, ended by `[DONE]`, by an error event, or by the client's leaving."""
+"""`EventStream`: sends chunks as server-sent events, until `[DONE]`, an error event, or the client's disconnect."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Chunks = AsyncGenerator[Chunk, None]
 
 
 def event(data: Chunk) -> bytes:
-    """One server-sent event."""
+    """Returns one server-sent event with this data as JSON."""
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
 class EventStream(Response):
-    """A response made of a first chunk, already there, and those that follow.
+    """A response made of a first chunk, which exists already, and the chunks that follow.
 
-    The first is awaited before the response begins, so that what fails until then gets its own HTTP status. The
-    generator is always closed, which aborts what is unfinished.
+    `begin` waits for the first chunk before the response starts, so an error until then gets its own HTTP status. The
+    generator of chunks is always closed in the end, which aborts unfinished choices.
     """
 
     media_type = "text/event-stream"
@@ -45,7 +45,7 @@ class EventStream(Response):
 
     @classmethod
     async def begin(cls, chunks: Chunks) -> EventStream:
-        """Waits for the first chunk; raises what the generator raises until then."""
+        """Waits for the first chunk and returns the response; raises what the generator raises until then."""
         return cls(await anext(chunks), chunks)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What every request gets, whatever its route: an id, a limit of its body, an error body, a log line and a count."""
+"""Handles what all routes need: request ids, the limit of body sizes, error bodies, log lines and metrics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LOGGER = logging.getLogger(__name__)
 _REQUEST_ID = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 200
 _CLIENT_CLOSED_REQUEST = 499
-_REFUSAL = "paceline.refusal"  # where a request's scope has the error that it was answered with
+_REFUSAL = "paceline.refusal"  # the key of the request's scope that holds the error with which it was answered
 _MAX_PARAM_LENGTH = 100
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _UNKNOWN = "unknown"
 
 
 def error_response(request: HTTPConnection, error: ApiError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Returns the response for an error, and notes it for the log line of this request."""
+    """Returns the response for an error, and keeps the error for the log line of this request."""
     request.scope[_REFUSAL] = error
     return JSONResponse(error.body, error.status, {**error.headers, **(headers or {})})
 
@@ -45,7 +45,7 @@ class BodyTooLargeError(ApiError):
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request and its response on their way through."""
+    """One request and its response while they pass through the middleware."""
 
     request_id: str
     max_body_size_bytes: int
@@ -56,7 +56,7 @@ class _Exchange:
     status: int | None = None
 
     async def receive(self) -> Message:
-        """The next message from the client; raises BodyTooLargeError."""
+        """Returns the next message from the client; raises BodyTooLargeError."""
         message = await self.receive_next()
         self.body_size_bytes += len(message.get("body", b""))
         if self.body_size_bytes > self.max_body_size_bytes:
@@ -64,7 +64,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Sends a message to the client, the id among its headers."""
+        """Sends a message to the client, and adds the request id to its headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID] = self.request_id
@@ -72,7 +72,7 @@ class _Exchange:
 
 
 class ExchangeMiddleware:
-    """The outermost layer of the app; no exception leaves it before a response has begun."""
+    """The outermost layer of the app. It answers every exception with an error, unless the response has begun."""
 
     def __init__(self, app: ASGIApp, *, board: StatusBoard, max_body_size_bytes: int) -> None:
         self._app = app
@@ -127,8 +127,8 @@ class ExchangeMiddleware:
 
 
 def _reason_of(scope: Scope) -> dict[str, Any]:
-    """Returns why a request was refused: the error's code and the field's name. The message is left out, because it
-    may quote what the client wrote."""
+    """Returns the error code and the field name of a refused request. It omits the message, which may quote the
+    client's text."""
     error: ApiError | None = scope.get(_REFUSAL)
     if error is None:
         return {}
@@ -137,7 +137,8 @@ def _reason_of(scope: Scope) -> dict[str, Any]:
 
 
 def _labels_of(scope: Scope) -> tuple[str, str]:
-    """Method and route as they are counted: clients may invent either, which must not make new metrics."""
+    """Returns method and route for the metrics. Values that a client made up become "unknown", or each would add a
+    metric."""
     route: str = getattr(scope.get("route"), "path", _UNKNOWN)
     is_known = route != _UNKNOWN and scope["method"] in _METHODS
     return (scope["method"] if is_known else _UNKNOWN), route

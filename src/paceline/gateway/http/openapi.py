@@ -1,4 +1,4 @@
-"""What /openapi.json and /docs say of routes: bodies that the app parses itself, and the errors that may come."""
+"""Adds to /openapi.json and /docs what FastAPI does not know: bodies that the app parses itself, and errors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 class DocumentedApp(FastAPI):
-    """A FastAPI app whose document holds the schemas of bodies that it parses itself beside FastAPI's own."""
+    """A FastAPI app whose OpenAPI document also has the schemas of the bodies that the app parses itself."""
 
     def __init__(self, bodies: Iterable[type[BaseModel]], **options: Any) -> None:  # noqa: ANN401 - FastAPI's
         super().__init__(**options)
         self._bodies = tuple(bodies)
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
+        """Returns the OpenAPI document."""
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _, definitions = models_json_schema([(body, "validation") for body in self._bodies], ref_template=_REFERENCE)
@@ -32,7 +32,7 @@ class DocumentedApp(FastAPI):
 
 
 class ErrorFields(BaseModel):
-    """Why a request was refused or failed. `param` is the name of a field, `code` a stable word for programs."""
+    """Why a request was refused or failed. `param` names the field that caused it; programs can rely on `code`."""
 
     message: str
     type: str
@@ -49,9 +49,9 @@ class ErrorBody(BaseModel):
 _DESCRIPTIONS = MappingProxyType(
     {
         400: "the request cannot be honoured",
-        404: "no such model",
+        404: "the model is not served here",
         413: "the body is too large",
-        429: "too many requests wait",
+        429: "too many requests are waiting",
         500: "the engine failed",
         503: "the server is starting or ending, or its engine ended",
     }
@@ -59,12 +59,12 @@ _DESCRIPTIONS = MappingProxyType(
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns what a route documents of these statuses."""
+    """Returns the OpenAPI documentation of these error statuses, for a route."""
     return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
 def get(routes: APIRouter, path: str, *error_statuses: int) -> Callable[[Handler], Handler]:
-    """Returns a decorator that makes a function answer GET, which is documented, and HEAD."""
+    """Returns a decorator that makes a function answer GET and HEAD. Only GET is documented."""
 
     def register(handler: Handler) -> Handler:
         routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(handler)
@@ -74,6 +74,6 @@ def get(routes: APIRouter, path: str, *error_statuses: int) -> Callable[[Handler
 
 
 def body_of(schema: type[BaseModel]) -> dict[str, Any]:
-    """What a route says of its body."""
+    """Returns the OpenAPI documentation of a request body, for a route."""
     reference = {"$ref": _REFERENCE.format(model=schema.__name__)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}

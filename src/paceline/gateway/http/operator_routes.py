@@ -1,4 +1,4 @@
-"""What operators and load balancers ask for: /health and /metrics."""
+"""The routes for operators and load balancers: /health and /metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.gateway.http.openapi import get
 
 
 def create_routes() -> APIRouter:
-    """Returns the routes."""
+    """Returns the routes /health and /metrics."""
     routes = APIRouter(tags=["operators"])
 
     @get(routes, "/health", 503)

@@ -1,1 +1,1 @@
-"""OpenAI's API: request schemas, and how a request becomes engine requests and a response."""
+"""The front for OpenAI's API: request schemas, and how a body becomes a `GenerationCall` and an answer a response."""

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: from a body to one response or to a stream of chunks."""
+"""POST /v1/chat/completions: answers a checked body with one response or with a stream of chunks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _response_choice(choice: Choice) -> dict[str, Any]:
 
 
 async def _chunks(answer: Answer, body: ChatCompletionRequest) -> Chunks:
-    """For each choice a chunk with the role, chunks of text, and one with the finish reason; usage ends them all."""
+    """Yields for each choice a chunk with the role, chunks of text, and one with the finish reason; usage is last."""
     usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = envelope_of(answer, "chat.completion.chunk")
     begun: set[int] = set()

@@ -1,4 +1,4 @@
-"""POST /v1/completions: from a body to one response or to a stream of chunks."""
+"""POST /v1/completions: answers a checked body with one response or with a stream of chunks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _response_choice(choice: Choice) -> dict[str, Any]:
 
 
 async def _chunks(answer: Answer, body: CompletionRequest) -> Chunks:
-    """A chunk for each piece of text, the last of a choice with its finish reason; usage ends them all."""
+    """Yields a chunk for each piece of text. A choice's last chunk has its finish reason; usage comes last."""
     usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = envelope_of(answer, "text_completion")
     async with aclosing(answer.news()) as news:

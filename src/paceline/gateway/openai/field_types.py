@@ -1,7 +1,7 @@
-"""Types of request fields: those of several JSON forms brought to one, and those supported at some values only.
+"""Types of request fields that accept several JSON forms and convert them to one, or that accept only some values.
 
-Validators raise `PydanticCustomError`, whose type is the error's code and whose message ends the sentence
-"`field` cannot be `value`: ...".
+Validators raise `PydanticCustomError`. Its type is the error's code; its message completes the sentence "`field`
+cannot be `value`: ...".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MIN_SEED = -(2**63)
 
 
 def only(*allowed: Any) -> AfterValidator:  # noqa: ANN401 - JSON values
-    """A field whose other values would change the text or the response and are not supported."""
+    """Returns a validator that accepts only these values. Others would change the response and are not supported."""
 
     def check(value: Any) -> Any:  # noqa: ANN401
         if not any(type(value) is type(one) and value == one for one in allowed):
@@ -31,7 +31,7 @@ def only(*allowed: Any) -> AfterValidator:  # noqa: ANN401 - JSON values
 
 
 def within(name: str) -> Any:  # noqa: ANN401 - pydantic's word for a field
-    """Returns a field that may be absent and else lies in the range of that sampling parameter."""
+    """Returns an optional field whose value must lie in the range of the sampling parameter `name`."""
     allowed = RANGES[name]
     return Field(default=None, ge=allowed.lowest, le=allowed.highest)
 
@@ -39,13 +39,13 @@ def within(name: str) -> Any:  # noqa: ANN401 - pydantic's word for a field
 def _stop_strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     strings = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(strings, list) or not all(isinstance(one, str) and one for one in strings):
-        raise PydanticCustomError("invalid_value", "it must be a string or a list of strings, none empty")
+        raise PydanticCustomError("invalid_value", "it must be a non-empty string or a list of non-empty strings")
     if len(strings) > MAX_STOP_STRINGS:
-        raise PydanticCustomError("invalid_value", f"{len(strings)} are more than {MAX_STOP_STRINGS} strings")
+        raise PydanticCustomError("invalid_value", f"{len(strings)} strings exceed the limit of {MAX_STOP_STRINGS}")
     for one in strings:
         if len(one) > MAX_STOP_LENGTH:
             raise PydanticCustomError(
-                "invalid_value", f"a string of {len(one)} characters is longer than {MAX_STOP_LENGTH}"
+                "invalid_value", f"a string of {len(one)} characters exceeds the limit of {MAX_STOP_LENGTH}"
             )
         _check_unicode(one)
     return tuple(strings)
@@ -55,10 +55,10 @@ def _logit_bias(value: Any) -> dict[int, float]:  # noqa: ANN401
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise PydanticCustomError("invalid_value", "it must be an object of token ids and biases")
+        raise PydanticCustomError("invalid_value", "it must be an object that maps token ids to biases")
     biases = {_token_id(name): _bias(bias) for name, bias in value.items()}
     if len(biases) < len(value):
-        raise PydanticCustomError("invalid_value", "a token id occurs twice in it, spelt in two ways")
+        raise PydanticCustomError("invalid_value", "a token id occurs twice, written in two ways")
     return biases
 
 
@@ -78,7 +78,7 @@ def _seed(value: Any) -> int | None:  # noqa: ANN401
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not _MIN_SEED <= value < 2**64:
-        raise PydanticCustomError("invalid_value", "it must be an integer of 64 bits")
+        raise PydanticCustomError("invalid_value", "it must be a 64-bit integer")
     return value % 2**64
 
 
@@ -87,7 +87,7 @@ def _top_k(value: int | None) -> int | None:
 
 
 def _prompts(value: Any) -> list[str | list[int]]:  # noqa: ANN401
-    """Any of the four forms of a completion's prompt as a list of texts or of token id lists."""
+    """Converts the four forms of a completion's prompt to a list of texts and lists of token ids."""
     prompts = value if isinstance(value, list) and not _is_token_list(value) else [value]
     if not prompts or not all(isinstance(one, str) or _is_token_list(one) for one in prompts):
         raise PydanticCustomError(
@@ -106,7 +106,7 @@ def _is_token_list(value: Any) -> bool:  # noqa: ANN401
 
 
 def _content(value: Any) -> str | list[dict[str, str]] | None:  # noqa: ANN401
-    """A message's text, or its text parts without further keys."""
+    """Returns a message's text, or its text parts with the keys `type` and `text` only."""
     if value is None or isinstance(value, str):
         return _check_unicode(value or "") if value is not None else None
     if not isinstance(value, list):
@@ -121,14 +121,14 @@ def _text_of_part(part: Any, index: int) -> str:  # noqa: ANN401
         return _check_unicode(text)
     raise PydanticCustomError(
         "unsupported_content",
-        "part {index} has type {kind}, and only parts of type 'text' with a string are supported",
+        "part {index} has type {kind}, but only parts of type 'text' with a string are supported",
         {"index": index, "kind": repr(kind)},
     )
 
 
 def _reasoning(value: str | None, message: ValidationInfo) -> str | None:
     if value is not None and message.data.get("role", "assistant") != "assistant":
-        raise PydanticCustomError("unsupported_value", "only messages of the assistant have reasoning, leave it out")
+        raise PydanticCustomError("unsupported_value", "only the assistant's messages may have it, leave it out")
     return value
 
 
@@ -136,7 +136,7 @@ def _check_unicode(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise PydanticCustomError("invalid_value", "it holds half of a surrogate pair, which is no text") from None
+        raise PydanticCustomError("invalid_value", "it has half of a surrogate pair, which is not text") from None
     return text
 
 

@@ -1,4 +1,4 @@
-"""From a checked body to the call that the generation service understands."""
+"""Turns a checked body into the `GenerationCall` that the generation service takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GenerationBody = ChatCompletionRequest | CompletionRequest
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When a request came, in seconds of the monotonic clock, from whom, and how large its body is."""
+    """When a request arrived, in seconds of the monotonic clock, who sent it, and how large its body is."""
 
     time_s: float
     principal: Principal
@@ -52,7 +52,7 @@ def _call(
 
 
 def _template_message(message: ChatMessage) -> dict[str, object]:
-    """The message for the template, where a value of None means that there is none."""
+    """Returns the message for the template; the value None marks an absent field."""
     return {
         "role": "system" if message.role == "developer" else message.role,
         "content": message.content,

@@ -1,7 +1,7 @@
-"""Log-probabilities in the two forms of OpenAI's API.
+"""Log-probabilities in the two forms of OpenAI's API: for chats and for completions.
 
-A token's `bytes` are exact; its text is those bytes as UTF-8, where half characters show as the replacement sign. JSON
-has no infinity: a log-probability below -9999 is reported as that, as OpenAI does.
+A token's `bytes` are exact. Its text is those bytes decoded as UTF-8, with U+FFFD for incomplete characters. JSON has
+no infinity, so a log-probability below -9999 is reported as -9999, as OpenAI's API does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def completion_logprobs(logprobs: list[PlacedLogprob]) -> dict[str, Any]:
 
 
 def _top_by_text(placed: PlacedLogprob) -> dict[str, float]:
-    """The most likely tokens and the sampled one; of tokens that look alike the most likely counts."""
+    """Returns the log-probabilities of the most likely tokens and of the sampled one by their text.
+
+    Of several tokens with the same text the most likely counts.
+    """
     by_text: dict[str, float] = {}
     for token, logprob in (*placed.top, (placed.token, placed.logprob)):
         by_text.setdefault(_text(token), max(logprob, _LOWEST))

@@ -1,4 +1,4 @@
-"""From a request body's bytes to its schema, with errors that name the field as a client wrote it."""
+"""Parses request bodies with their schemas. Errors name the field in the way the client wrote it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_SHOWN = 60
 
 
 def parse_body(schema: type[Body], data: bytes) -> Body:
-    """The body as `schema`; raises InvalidRequestError for the first fault."""
+    """Returns the body as a `schema`; raises InvalidRequestError for the first error in it."""
     try:
         return schema.model_validate_json(data)
     except ValidationError as error:
@@ -47,7 +47,8 @@ def _as_request_error(fault: ErrorDetails) -> InvalidRequestError:
 
 
 def _path(location: tuple[int | str, ...]) -> str | None:
-    """`("messages", 0, "content")` as `messages[0].content`; None for the body as a whole."""
+    """Returns the path of a field, such as `messages[0].content` for `("messages", 0, "content")`; None for the whole
+    body."""
     path = ""
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"

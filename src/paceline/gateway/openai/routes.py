@@ -1,4 +1,4 @@
-"""The paths of OpenAI's API that are served. What handlers do lies in `chat` and `completions`."""
+"""The routes of OpenAI's API that are served. The modules `chat` and `completions` do the work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def create_routes() -> APIRouter:
 
 
 def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
-    """A dependency that parses the body whatever content type a client claims."""
+    """Returns a dependency that parses the body and ignores the content type that the client claims."""
 
     async def parse(request: Request) -> Body:
         data = await request.body()
@@ -72,7 +72,7 @@ def _body_of(schema: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body
 
 
 async def _arrival_of(request: Request) -> Arrival:
-    """The arrival, now, of a request whose body has been read."""
+    """Returns the arrival of a request, with the current time. The body must have been read."""
     principal = principal_of(request.headers.get("authorization"), request.headers.get("x-api-key"))
     return Arrival(time.monotonic(), principal, len(await request.body()))
 

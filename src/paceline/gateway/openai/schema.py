@@ -1,6 +1,7 @@
-"""What clients may send: every field is honoured, or cannot change the text, or is refused by its name.
+"""The request bodies that clients may send. A field is honoured, or cannot change the text, or is refused by name.
 
-Absent and null mean the same. Fields beyond OpenAI's are vLLM's, with vLLM's meaning, and `speculation`.
+An absent field and null mean the same. Beyond OpenAI's fields there are fields of vLLM, with vLLM's meaning, and
+`speculation`, which is Paceline's own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def _additional_properties_are_refused(schema: dict[str, Any]) -> None:
 
 
 class _Strict(BaseModel):
-    """Refuses unknown fields by hand: pydantic would make an error of each, which takes minutes for a hostile body."""
+    """Refuses the first unknown field itself: pydantic would report all of them, which takes minutes for a hostile
+    body."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -55,10 +57,9 @@ class _Strict(BaseModel):
 
 
 class StreamOptions(_Strict):
-    """How a stream looks; padding against traffic analysis is accepted and not added.
+    """Options of a stream. `include_obfuscation` is accepted, but no padding against traffic analysis is added.
 
-    `continuous_usage_stats`, which is vLLM's, puts the usage so far into every chunk, where `include_usage` asks for
-    usage at all.
+    `continuous_usage_stats`, a field of vLLM, puts the usage so far into every chunk if `include_usage` is true too.
     """
 
     include_usage: bool | None = None
@@ -67,13 +68,13 @@ class StreamOptions(_Strict):
 
 
 class ResponseFormat(_Strict):
-    """The form of the answer: plain text only."""
+    """The form of the answer; only plain text is supported."""
 
     type: Annotated[str, only("text")]
 
 
 class SpeculationOptions(_Strict):
-    """Paceline's own: whether, how far and with which drafters to draft; never changes the text."""
+    """Paceline's own options: whether to draft, how far and with which drafters. They never change the text."""
 
     mode: Literal["auto", "off"] = "auto"
     max_window: Count | None = None
@@ -81,12 +82,12 @@ class SpeculationOptions(_Strict):
 
     @property
     def speculation_mode(self) -> SpeculationMode:
-        """The mode as the engine's word."""
+        """The mode as the engine's type."""
         return SpeculationMode(self.mode)
 
 
 class GenerationFields(_Strict):
-    """What chat and text completions share."""
+    """The fields that chat completions and text completions share."""
 
     model: str | None = None
     n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
@@ -111,7 +112,7 @@ class GenerationFields(_Strict):
     include_stop_str_in_output: bool | None = None
     # Paceline's
     speculation: SpeculationOptions | None = None
-    # These cannot change the text.
+    # These fields cannot change the text.
     user: str | None = None
     metadata: dict[str, Any] | None = None
     store: bool | None = None
@@ -120,7 +121,7 @@ class GenerationFields(_Strict):
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     priority: SignedCount | None = None
-    # These are what is done anyhow.
+    # These fields ask for what is done anyway; values that would change the text are refused.
     skip_special_tokens: Annotated[bool | None, only(None, True)] = None
     spaces_between_special_tokens: bool | None = None
     use_beam_search: Annotated[bool | None, only(None, False)] = None
@@ -133,35 +134,35 @@ class GenerationFields(_Strict):
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
         if self.stream_options is not None and not self.stream:
-            raise _field_error("stream_options", "it needs stream to be true")
+            raise _field_error("stream_options", "it is only allowed if stream is true")
         limit = self.token_limit
         if limit is not None and (self.min_tokens or 0) > limit:
-            raise _field_error("min_tokens", f"it is larger than the limit of {limit}, lower it or raise max_tokens")
+            raise _field_error("min_tokens", f"it exceeds the limit of {limit} tokens, lower it or raise max_tokens")
         return self
 
     @property
     def token_limit(self) -> int | None:
-        """Tokens to generate at most; None until the context is full."""
+        """The most tokens to generate; None generates until the context is full."""
         return self.max_tokens
 
     @property
     def num_choices(self) -> int:
-        """Choices per prompt."""
+        """The number of choices for each prompt."""
         return self.n or 1
 
     @property
     def has_usage_chunk(self) -> bool:
-        """Whether a stream ends with a chunk of usage."""
+        """Whether the stream ends with a chunk that has the usage."""
         return bool(self.stream_options is not None and self.stream_options.include_usage)
 
     @property
     def has_usage_in_chunks(self) -> bool:
-        """Whether every chunk of a stream says what was used so far."""
+        """Whether every chunk of the stream has the usage so far."""
         return bool(self.has_usage_chunk and self.stream_options and self.stream_options.continuous_usage_stats)
 
 
 class ChatMessage(_Strict):
-    """One message; `developer` is the newer word for `system`."""
+    """One message of a chat; the role `developer` is the newer name of `system`."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: MessageContent = None
@@ -203,24 +204,24 @@ class ChatCompletionRequest(GenerationFields):
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
         if self.top_logprobs is not None and not self.logprobs:
-            raise _field_error("top_logprobs", "it needs logprobs to be true")
+            raise _field_error("top_logprobs", "it is only allowed if logprobs is true")
         if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
-            raise _field_error("max_tokens", "it differs from max_completion_tokens, its newer name: send one of them")
+            raise _field_error("max_tokens", "it differs from max_completion_tokens, its newer name: send only one")
         if reserved := _RESERVED_TEMPLATE_NAMES.intersection(self.chat_template_kwargs or ()):
             raise _field_error("chat_template_kwargs", f"{min(reserved)} is not a variable that a request may set")
         for index, message in enumerate(self.messages):
             if message.content is None:
-                raise _field_error(f"messages[{index}].content", "a message needs a content")
+                raise _field_error(f"messages[{index}].content", "every message needs a content")
         return self
 
     @property
     def token_limit(self) -> int | None:
-        """Tokens to generate at most; None until the context is full."""
+        """The most tokens to generate; None generates until the context is full."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def num_logprobs(self) -> int | None:
-        """Most likely tokens to report beside each token; None reports nothing."""
+        """The number of most likely tokens to report beside each token; None reports no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
@@ -244,15 +245,15 @@ class CompletionRequest(GenerationFields):
 
     @property
     def token_limit(self) -> int:
-        """Tokens to generate at most."""
+        """The most tokens to generate."""
         return 16 if self.max_tokens is None else self.max_tokens
 
     @property
     def num_logprobs(self) -> int | None:
-        """Most likely tokens to report beside each token; None reports nothing."""
+        """The number of most likely tokens to report beside each token; None reports no log-probabilities."""
         return self.logprobs
 
 
 def _field_error(param: str, reason: str) -> PydanticCustomError:
-    """An error of several fields together, which pydantic would not give a field's name."""
+    """Returns an error about several fields together; pydantic itself would not give it a field's name."""
     return PydanticCustomError("invalid_value", reason, {"param": param})

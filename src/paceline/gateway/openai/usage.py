@@ -1,4 +1,4 @@
-"""What OpenAI's responses say about an answer beside its choices: the envelope, usage, and speculation."""
+"""The parts of OpenAI's responses beside the choices: the common first fields, usage, and speculation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from paceline.gateway.answer import Answer, Choice
 
 
 def envelope_of(answer: Answer, kind: str) -> dict[str, Any]:
-    """Returns the fields that begin every object of this answer."""
+    """Returns the fields with which every response object of this answer begins."""
     return {"id": answer.call_id, "object": kind, "created": answer.created_s, "model": answer.model_name}
 
 
 def totals_of(answer: Answer) -> dict[str, Any]:
-    """Returns what is said about all choices together when they are complete."""
+    """Returns the usage and the speculation of all choices together, once they are complete."""
     return {"usage": usage_of(answer.choices), "speculation": speculation_of(answer.choices)}
 
 
 def usage_of(choices: list[Choice]) -> dict[str, Any]:
-    """Returns OpenAI's usage; the prompt of several choices counts once."""
+    """Returns OpenAI's usage; a prompt counts once, however many choices it has."""
     prompts = [choice for choice in choices if choice.is_first]
     num_prompt_tokens = sum(choice.num_prompt_tokens for choice in prompts)
     num_completion_tokens = sum(choice.num_tokens for choice in choices)
@@ -32,7 +32,7 @@ def usage_of(choices: list[Choice]) -> dict[str, Any]:
 
 
 def usage_so_far(choice: Choice, num_tokens: int) -> dict[str, int]:
-    """Returns the usage of one choice when its client has got `num_tokens` of it."""
+    """Returns the usage of one choice after its first `num_tokens` tokens."""
     return {
         "prompt_tokens": choice.num_prompt_tokens,
         "completion_tokens": num_tokens,
@@ -41,19 +41,19 @@ def usage_so_far(choice: Choice, num_tokens: int) -> dict[str, int]:
 
 
 class ChunkUsage:
-    """Says what a stream's chunks have in their field `usage`, as the request's `stream_options` want it."""
+    """Makes the field `usage` of a stream's chunks, as the request's `stream_options` ask for it."""
 
     def __init__(self, *, has_usage_chunk: bool, has_usage_in_chunks: bool) -> None:
         self._empty: dict[str, Any] = {"usage": None} if has_usage_chunk else {}
         self._is_continuous = has_usage_in_chunks
 
     def field(self, choice: Choice, num_tokens: int) -> dict[str, Any]:
-        """Returns the field for a chunk of this choice, or nothing."""
+        """Returns the field for a chunk of this choice; it is empty if the request does not ask for usage."""
         return {"usage": usage_so_far(choice, num_tokens)} if self._is_continuous else self._empty
 
 
 def speculation_of(choices: list[Choice]) -> dict[str, Any]:
-    """Returns Paceline's extension: what drafts brought for these choices together."""
+    """Returns Paceline's extension: how many tokens were drafted and accepted for these choices together."""
     drafted: Counter[str] = Counter()
     accepted: Counter[str] = Counter()
     for choice in choices:
@@ -73,6 +73,6 @@ def speculation_of(choices: list[Choice]) -> dict[str, Any]:
 
 
 def _reason(choices: list[Choice]) -> str | None:
-    """Why nothing was drafted: the first choice's reason, where that holds for all of them."""
+    """Returns the first choice's reason why nothing was drafted; None if something was drafted for any choice."""
     reasons = [choice.speculation.reason for choice in choices]
     return None if None in reasons else next(iter(reasons), None)

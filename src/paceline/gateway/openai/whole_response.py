@@ -1,4 +1,4 @@
-"""The response that has all of an answer at once, for calls that do not stream."""
+"""The single response with the complete answer, for calls that do not stream."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from paceline.gateway.openai.usage import envelope_of, totals_of
 
 
 async def whole_response(answer: Answer, kind: str, describe: Callable[[Choice], dict[str, Any]]) -> Response:
-    """Returns the response that has all of a complete answer; `describe` makes an object of a choice.
+    """Returns the response for a complete answer; `describe` turns a choice into an object for JSON.
 
-    It is made beside the event loop, one choice after the other, because log-probabilities can be many megabytes.
+    It encodes in a thread, one choice after the other, because log-probabilities can be many megabytes.
     """
 
     def encode() -> bytes:

@@ -1,1 +1,1 @@
-"""An engine as a process of Paceline on this host: started, watched and started again by the gateway."""
+"""Engines that run as processes on this host. The gateway starts them, watches them and restarts them."""

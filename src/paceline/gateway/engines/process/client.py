@@ -1,6 +1,6 @@
-"""`EngineClient`: hands requests to the engine that is ready, and its outputs to those who wait for them.
+"""`EngineClient`: sends requests to the engine and delivers the engine's outputs to the calls that wait for them.
 
-Which engine that is, and whether it lives, is the supervisor's matter: it attaches and detaches engines here.
+The supervisor starts and watches engines. It attaches an engine here when it is ready and detaches it when it ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ Send = Callable[[ToEngine], None]
 
 
 class EngineClient:
-    """Requests of the engine that is called `name`. Everything here runs on one event loop; only `wait_ready` and
-    `submit` wait."""
+    """Sends requests to the engine called `name` and keeps track of them. It must be used on one event loop."""
 
     def __init__(self, name: str, board: StatusBoard, *, max_queued_requests: int, ready_timeout_s: float) -> None:
         self.name = name
@@ -50,45 +49,45 @@ class EngineClient:
 
     @property
     def model(self) -> ModelInfo | None:
-        """The model of the latest engine; None before the first was ready."""
+        """The model of the latest engine; None before an engine was ready for the first time."""
         return self._model
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be handed over at once."""
+        """Whether a request would be sent to the engine without waiting."""
         return self._ready.is_set() and not self._is_closed
 
     @property
     def num_outstanding(self) -> int:
-        """Requests that the engine holds, and those whose prompts are being made."""
+        """The number of requests that the engine holds or whose prompts are being made."""
         return len(self._in_flight) + self._num_in_preparation
 
     @property
     def num_queued(self) -> int:
-        """Requests that wait for their first token."""
+        """The number of requests that the engine holds and that wait for their first token."""
         return sum(not held.token_ids for held in self._in_flight.values())
 
     async def wait_ready(self) -> ModelInfo:
-        """Returns the model once an engine is ready.
+        """Waits until an engine is ready and returns its model.
 
-        Raises EngineStartingError after the timeout, ShuttingDownError where the server ends, and QueueFullError where
-        too many wait.
+        Raises EngineStartingError after the timeout, ShuttingDownError if the server shuts down, and QueueFullError if
+        too many calls wait already.
         """
-        while not self._ready.is_set() and not self._is_closed:  # an engine may end before its waiters go on
+        while not self._ready.is_set() and not self._is_closed:  # the engine may end before a waiting call resumes
             await self._wait_for_engine()
         if self._is_closed or self._model is None:
             raise ShuttingDownError
         return self._model
 
     async def wait_attached(self) -> None:
-        """Returns when an engine is ready or the client is closed, however long that takes."""
+        """Waits, without a timeout, until an engine is ready or the client is closed."""
         await self._ready.wait()
 
     @contextmanager
     def preparing(self, num_requests: int) -> Iterator[None]:
-        """Keeps places in the queue for one call's choices while their prompts are made.
+        """Reserves places in the queue for one call's choices while their prompts are made.
 
-        Raises what `submit` raises for so many.
+        Raises QueueFullError if the queue lacks the room now, and InvalidRequestError if it never has that much room.
         """
         self._check_queue(num_requests)
         self._num_in_preparation += num_requests
@@ -98,9 +97,9 @@ class EngineClient:
             self._num_in_preparation -= num_requests
 
     async def submit(self, requests: Sequence[Request], arrival_s: float) -> OutputStream:
-        """Hands over all choices of one call, which came at `arrival_s`, once an engine is ready.
+        """Sends all choices of one call, which arrived at `arrival_s`, as soon as an engine is ready.
 
-        Raises what `wait_ready` raises, or InvalidRequestError; then the engine is left with none of them.
+        Raises what `wait_ready` and `preparing` raise; then the engine keeps none of the choices.
         """
         self._check_queue(len(requests))
         await self.wait_ready()
@@ -118,13 +117,13 @@ class EngineClient:
         await self._idle.wait()
 
     def attach(self, epoch: int, model: ModelInfo, send: Send) -> None:
-        """From now on requests go to this engine."""
+        """Sends requests to this engine from now on."""
         self._epoch, self._model, self._send = epoch, model, send
         self._board.publish(EngineReady(self.name, epoch))
         self._ready.set()
 
     def detach(self, error: Exception) -> None:
-        """The engine has ended: what it held fails with `error`, what comes waits for the next engine."""
+        """Fails the requests of the engine, which has ended, with `error`; new requests wait for the next engine."""
         self._send = None
         self._ready.clear()
         self._board.publish(EngineDown(self.name))
@@ -133,12 +132,12 @@ class EngineClient:
             held.stream.fail(error)
 
     def close(self) -> None:
-        """Refuses new requests, those that wait for an engine included; what is in flight goes on."""
+        """Refuses new requests and those that still wait for an engine; requests in flight go on."""
         self._is_closed = True
         self._ready.set()
 
     def deliver(self, message: Outputs | Failed) -> None:
-        """Takes what an engine said to those who wait for it; what nobody waits for is dropped."""
+        """Delivers a message of the engine to the calls that wait for it; outputs for unknown requests are dropped."""
         if isinstance(message, Failed):
             self._deliver_failure(message)
             return
@@ -160,7 +159,7 @@ class EngineClient:
 
     def _check_queue(self, num_requests: int) -> None:
         if num_requests > self._max_queued_requests:
-            message = f"one call may ask for {self._max_queued_requests} choices, not {num_requests}: split it"
+            message = f"one call may ask for at most {self._max_queued_requests} choices, not {num_requests}: split it"
             raise InvalidRequestError(message, "n", "too_many_choices")
         num_queued = self.num_queued + self._num_in_preparation
         if num_queued + num_requests > self._max_queued_requests:

@@ -1,4 +1,4 @@
-"""From a call and its tokenized prompts to engine requests, one for each choice."""
+"""Turns a call and its tokenized prompts into engine requests, one for each choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _SEED_BITS = 64
 
 
 def engine_requests(call: GenerationCall, prompts: Sequence[list[int]]) -> list[Request]:
-    """Returns the choices of all prompts in the order of their indices; a prompt without a seed gets one of its own."""
+    """Returns a request for each choice of each prompt, in the order of the choices' indices.
+
+    If the call has no seed, each prompt gets its own random seed, which its choices share.
+    """
     requests: list[Request] = []
     for prompt in prompts:
         sampling = _with_seed(call.sampling)

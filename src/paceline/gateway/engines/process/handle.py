@@ -1,6 +1,6 @@
-"""`EngineHandle`: one engine process with its socket, from spawn to end.
+"""`EngineHandle`: one engine process and its socket, from spawn to end.
 
-It carries messages and tells how the process ended; what that means is the supervisor's matter.
+It carries messages and reports how the process ended. The supervisor decides what to do about it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DRAIN_TIMEOUT_MS = 100
 
 
 class EngineHandle:
-    """A running engine process; `start` creates it, `stop` must follow."""
+    """A running engine process. `start` creates it; the caller must call `stop` in the end."""
 
     def __init__(self, process: asyncio.subprocess.Process, socket: zmq.asyncio.Socket, address: Path) -> None:
         self._process = process
@@ -46,11 +46,13 @@ class EngineHandle:
     async def start(
         cls, config: EngineConfig, epoch: int, context: zmq.asyncio.Context, address: Path, log_format: LogFormat
     ) -> EngineHandle:
-        """Spawns the process in this process' group, with its socket at `address`; its models are loaded when it says
-        `Ready`."""
+        """Spawns the process, in the process group of this one, with its socket at `address`.
+
+        It returns before the models are loaded; the process sends `Ready` when they are.
+        """
         socket = context.socket(zmq.DEALER)
         try:
-            address.parent.mkdir(mode=0o700, exist_ok=True)  # a cleaner of temporary files may have removed it
+            address.parent.mkdir(mode=0o700, exist_ok=True)  # a cleanup job for temporary files may have removed it
             socket.setsockopt(zmq.LINGER, 0)
             socket.set_hwm(0)
             socket.bind(f"ipc://{address}")
@@ -72,11 +74,11 @@ class EngineHandle:
         return self._process.pid
 
     def send(self, message: ToEngine) -> None:
-        """Queues a message; never blocks, and is no error when the process is gone."""
+        """Queues a message. It never blocks, and does not raise if the process has ended."""
         self._socket.send(encode_message(message))
 
     async def receive(self) -> FromEngine:
-        """The next message."""
+        """Waits for the next message and returns it."""
         data = await self._socket.recv()
         self._heard_s = time.monotonic()
         return decode_from_engine(data)
@@ -87,17 +89,17 @@ class EngineHandle:
         return time.monotonic() - self._heard_s
 
     async def wait(self) -> str:
-        """How the process ended, once it has."""
+        """Waits for the process to end and returns how it ended, in words."""
         code = await self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     async def remaining(self) -> AsyncIterator[FromEngine]:
-        """What an ended process said last."""
+        """Yields the messages that an ended process has left in the socket."""
         while await self._socket.poll(_DRAIN_TIMEOUT_MS):
             yield await self.receive()
 
     async def stop(self) -> None:
-        """Ends the process, by force when it does not obey, and removes its socket."""
+        """Ends the process, by force if it does not end in time, and removes its socket."""
         if self._process.returncode is None:
             self.send(Shutdown())
             with contextlib.suppress(ProcessLookupError):
@@ -123,9 +125,9 @@ class EngineHandle:
 
 
 async def _spawn() -> asyncio.subprocess.Process:
-    """Starts the module with SIGINT blocked: Ctrl-C reaches the whole group, and the parent alone decides.
+    """Starts the module with SIGINT blocked. Ctrl-C reaches the whole process group, but only the parent handles it.
 
-    Several may start at once, so whoever blocked the signal, and nobody else, unblocks it.
+    Several engines may start at once, so only the call that blocked the signal unblocks it.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

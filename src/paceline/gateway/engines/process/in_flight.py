@@ -1,7 +1,7 @@
-"""`InFlightRequest`: one request that an engine holds; `OutputStream`: the outputs of one call's requests.
+"""`InFlightRequest`: one request that an engine holds. `OutputStream`: the outputs of one call's requests.
 
-A request in flight keeps what a replay needs: the request and the tokens that its client has. The engine's client fills
-both.
+A request in flight keeps what a replay would need: the request, and the tokens that its client already has. The
+`EngineClient` fills both.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from paceline.gateway.answer import OutputSource
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """One request that the engine of `epoch` holds. `heard_s` is the time of its latest tokens, before them that of
-    its arrival, both of the monotonic clock."""
+    """One request that the engine of this epoch holds. `heard_s` is the time of its latest tokens, or of its arrival
+    if it has none yet; times are those of the monotonic clock."""
 
     request: Request
     epoch: int
@@ -30,9 +30,10 @@ class InFlightRequest:
     token_ids: list[int] = field(default_factory=list)
 
     def accept(self, output: Output) -> bool:
-        """Whether the output is news; if so its tokens are kept, else an older engine said it or it is known.
+        """Keeps the output's tokens and returns True, or returns False if the output is to be ignored.
 
-        Raises PacelineError where tokens before the output's are missing or only some of its tokens are known.
+        An output is ignored if it comes from an engine of another epoch, or if all of its tokens are known already.
+        Raises PacelineError if tokens before this output are missing, or if only some of its tokens are known.
         """
         num_known = len(self.request.resumed_token_ids) + len(self.token_ids)
         end = output.first_token_index + len(output.token_ids)
@@ -40,7 +41,7 @@ class InFlightRequest:
             return False
         if output.token_ids and output.first_token_index != num_known:
             raise PacelineError(
-                f"the engine sent tokens from {output.first_token_index} on where {num_known} were expected: "
+                f"the engine sent tokens from index {output.first_token_index} on, but index {num_known} was expected: "
                 "send the request again"
             )
         self.token_ids += output.token_ids
@@ -48,7 +49,7 @@ class InFlightRequest:
 
 
 class OutputStream(OutputSource):
-    """The outputs of one call's requests, as the client delivers them."""
+    """The outputs of one call's requests, as `EngineClient` delivers them."""
 
     def __init__(self, requests: Sequence[Request], abandon: Callable[[Request], None]) -> None:
         self._choices = {request.request_id: index for index, request in enumerate(requests)}
@@ -57,11 +58,11 @@ class OutputStream(OutputSource):
         self._news: asyncio.Queue[Output | Exception] = asyncio.Queue()
 
     def put(self, output: Output) -> None:
-        """Hands over an output; the last one of a choice has a finish reason."""
+        """Adds an output; the last output of a choice has a finish reason."""
         self._news.put_nowait(output)
 
     def fail(self, error: Exception) -> None:
-        """Ends the iteration with this error, after what was put before."""
+        """Ends the iteration with this error, after the outputs that were added before."""
         self._news.put_nowait(error)
 
     def __aiter__(self) -> Self:

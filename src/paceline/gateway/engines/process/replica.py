@@ -1,4 +1,4 @@
-"""`ProcessReplica`: an engine process of Paceline on this host, with the tokenizer of its model, as a `Replica`."""
+"""`ProcessReplica`: the `Replica` of an engine process on this host, together with the tokenizer of its model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paceline.tokenizer import Tokenizer
 
 
 class ProcessReplica:
-    """Renders and tokenizes here, generates in the process."""
+    """Renders and tokenizes prompts in the gateway, and has the engine process generate."""
 
     def __init__(
         self,
@@ -46,16 +46,16 @@ class ProcessReplica:
 
     @property
     def num_outstanding(self) -> int:
-        """Requests that the engine holds, and those whose prompts are being made."""
+        """The number of requests that the engine holds or whose prompts are being made."""
         return self._client.num_outstanding
 
     @property
     def context_window_size(self) -> int | None:
-        """That of the latest engine."""
+        """The context window of the latest engine; None before an engine was ready for the first time."""
         return None if self._client.model is None else self._client.model.context_window_size
 
     async def begin(self, call: GenerationCall) -> Answer:
-        """Hands the choices of all prompts to the engine; raises InvalidRequestError and ServiceError."""
+        """Sends the choices of all prompts to the engine; raises InvalidRequestError and ServiceError."""
         model = await self._client.wait_ready()
         check_sampling_params(call.sampling, model.vocab_size)
         if isinstance(call.input, Chat):
@@ -75,15 +75,15 @@ class ProcessReplica:
         )
 
     async def wait_open(self) -> None:
-        """Returns when the engine is ready; raises ServiceError where it is not in time."""
+        """Returns when the engine is ready; raises ServiceError if it does not become ready in time."""
         await self._client.wait_ready()
 
     async def run(self) -> None:
-        """Starts the process and starts it again whenever it ends; raises where the first one could not start."""
+        """Starts the process, and again whenever it ends; raises if the process cannot start the first time."""
         await self._supervisor.run()
 
     async def wait_ready(self) -> None:
-        """Returns when tokenizer and engine were ready once; raises where the tokenizer cannot be loaded."""
+        """Returns when tokenizer and engine are ready; raises if the tokenizer cannot be loaded."""
         await self._encoder.tokenizer()
         await self._client.wait_attached()
 
@@ -96,7 +96,7 @@ class ProcessReplica:
         await self._client.wait_idle()
 
     def end(self) -> None:
-        """Fails what the engine still holds."""
+        """Fails the requests that the engine still holds, with ShuttingDownError."""
         self._client.detach(ShuttingDownError())
 
     async def _prompts(self, call: GenerationCall, model: ModelInfo) -> list[list[int]]:
@@ -113,7 +113,7 @@ class ProcessReplica:
 def _choices(
     requests: Sequence[Request], tokenizer: Tokenizer, texts: Sequence[str] | None, num_choices: int
 ) -> list[Choice]:
-    """A choice for each request, in order; its text begins with that of `texts` for its prompt."""
+    """Returns a choice for each request, in order. If `texts` is given, each choice begins with its prompt's text."""
     return [
         Choice(
             index=index,

@@ -1,4 +1,4 @@
-"""Makes the replicas of a server: one engine process for each engine's settings, one encoder for each model file."""
+"""Creates the replicas of a server: an engine process for each `EngineConfig`, an encoder for each model file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenize
 from paceline.observability import StatusBoard
 from paceline.observability.status_board import EngineAdded
 
-_MAX_SOCKET_DIR_LENGTH = 88  # a socket's path, this and `/engine-<name>-<epoch>`, has at most 107 bytes
+_MAX_SOCKET_DIR_LENGTH = 88  # a socket's path has at most 107 bytes: this directory and `/engine-<name>-<epoch>`
 
 
 def create_replicas(
@@ -26,13 +26,13 @@ def create_replicas(
     board: StatusBoard,
     socket_dir: Path,
 ) -> list[ProcessReplica]:
-    """Returns a replica for each engine, named 0, 1, ... ; they run once `run` is called. Needs a running event loop.
+    """Returns a replica for each engine, named 0, 1 and so on. Their engines start when `run` is called.
 
-    Raises UsageError where the path of `socket_dir` is too long for sockets, and where engines would answer under one
-    name with different texts.
+    It needs a running event loop. Raises UsageError if the path of `socket_dir` is too long for sockets, or if engines
+    with the same model name would give different texts.
     """
     if len(os.fsencode(socket_dir)) > _MAX_SOCKET_DIR_LENGTH:
-        raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter one")
+        raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter path")
     _check_names(engines, config)
     encoders: dict[Path, PromptEncoder] = {}
     replicas: list[ProcessReplica] = []
@@ -67,13 +67,13 @@ def create_replicas(
 
 
 def _check_names(engines: Sequence[tuple[EngineConfig, ResolvedModel]], config: ServerConfig) -> None:
-    """Raises UsageError where a name means several models, or settings that change logits differ behind it."""
+    """Raises UsageError if engines with the same name differ in their model or in settings that change logits."""
     answering: dict[str, tuple[object, ...]] = {}
     for engine, resolved in engines:
         name = config.served_model_name or resolved.name
         text_depends_on = (resolved.path, engine.backend, engine.kv_cache_type, engine.activation_bits)
         if answering.setdefault(name, text_depends_on) != text_depends_on:
             raise UsageError(
-                f"engines that are called {name!r} differ in model, backend, kv_cache_type or activation_bits, and so "
-                "in their texts: give them the same, or serve them apart"
+                f"engines with the same name {name!r} differ in model, backend, kv_cache_type or activation_bits, so "
+                "their texts would differ: give them equal settings, or serve them separately"
             )

@@ -1,7 +1,7 @@
-"""`Supervisor`: keeps one engine process running and tells the client when it comes and goes.
+"""`Supervisor`: keeps one engine process running and tells the `EngineClient` when an engine is ready or has ended.
 
-An engine that ends by itself is started again with the next epoch; one that dies young waits longer each time. Only the
-first start may fail for good: then its error is this process' error.
+An engine that ends by itself is started again with the next epoch. If it keeps ending soon after its start, the delay
+before the next start grows. If no engine ever became ready, the supervisor gives up and raises the engine's error.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _ERROR_KINDS = MappingProxyType(
 
 
 class RestartDelay:
-    """How long to wait before an engine is started again: not at all once it ran well, else doubling."""
+    """The delay before an engine is started again. It is 0 s at first and after a run of at least 60 s; otherwise it
+    begins at 0.5 s and doubles up to 30 s."""
 
     def __init__(self) -> None:
         self._delay_s = 0.0
 
     def after(self, lifetime_s: float) -> float:
-        """The delay in seconds after an engine that lived this long."""
+        """Returns the delay in seconds after an engine that ran for `lifetime_s`."""
         if lifetime_s >= _HEALTHY_AFTER_S:
             self._delay_s = 0.0
         delay_s = self._delay_s
@@ -74,7 +75,7 @@ class Supervisor:
         self._engine_timeout_s = engine_timeout_s
 
     async def run(self) -> None:
-        """Never returns; raises the engine's own error where the first one could not start."""
+        """Never returns; raises the engine's own error if an engine ends before any was ready."""
         delay = RestartDelay()
         with zmq.asyncio.Context() as context:
             for epoch in itertools.count():
@@ -88,7 +89,7 @@ class Supervisor:
                 await asyncio.sleep(delay_s)
 
     async def _end_of_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
-        """Runs an engine and returns why it ended. A fault of this side ends that engine too, never the gateway."""
+        """Runs an engine and returns why it ended. An error in the supervisor ends this engine but not the gateway."""
         try:
             return await self._run_engine(epoch, context)
         except Exception as error:
@@ -96,7 +97,7 @@ class Supervisor:
             return PacelineError(f"the gateway failed to serve the engine: {error or type(error).__name__}")
 
     async def _run_engine(self, epoch: int, context: zmq.asyncio.Context) -> PacelineError:
-        """Starts an engine and serves it until it ends; returns why it did."""
+        """Starts an engine, serves it until it ends, and returns why it ended."""
         address = self._socket_dir / f"engine-{self._client.name}-{epoch}"
         try:
             engine = await EngineHandle.start(self._config, epoch, context, address, self._log_format)
@@ -127,7 +128,7 @@ class Supervisor:
         return await self._last_words(engine, ending.result())
 
     async def _watch(self, engine: EngineHandle) -> None:
-        """Kills an engine that says nothing for too long, not even to a ping; one that loads has more time."""
+        """Kills an engine that does not even answer pings for too long; an engine that is loading has more time."""
         start_timeout_s = max(_LEAST_START_TIMEOUT_S, self._engine_timeout_s)
         for number in itertools.count():
             await asyncio.sleep(self._engine_timeout_s / _PINGS_PER_TIMEOUT)
@@ -152,7 +153,7 @@ class Supervisor:
         return PacelineError(f"the engine process ended with {end}: see the log above")
 
     def _handle(self, engine: EngineHandle, message: FromEngine) -> PacelineError | None:
-        """Acts on a message; returns an error where it is the engine's last."""
+        """Acts on a message; returns an error if the engine reports that it could not start."""
         match message:
             case Ready():
                 self._log("engine ready", epoch=message.epoch, model=message.model.name)
@@ -165,5 +166,5 @@ class Supervisor:
 
 
 def error_of_kind(kind: str, message: str) -> PacelineError:
-    """The error that an engine process reported by its class name."""
+    """Returns the error that an engine process reported by class name and message."""
     return _ERROR_KINDS.get(kind, PacelineError)(message)
