@@ -1,9 +1,9 @@
 """Judges the controller without a model: replays recorded texts, and hostile ones, under three cost models.
 
-    replay.py [--trace FILE] [--costs FILE ...] [--streams 1,4] [--baseline FILE] [--output FILE]
+    replay.py [--traces FILE ...] [--costs FILE ...] [--streams 1,4] [--baseline FILE] [--output FILE]
 
 For each cost model it prints the speed-up of automatic mode over plain decoding: for each kind of task with a
-controller that starts on it, for all tasks in one run, and for hostile texts, on which it cannot gain. With
+controller that starts on it, for all tasks of a trace in one run, and for hostile texts, on which it cannot gain. With
 `--baseline`, a file that `--output` wrote, it prints the ratios to that run instead, and exits 1 where all tasks
 together fall below 0.99, a kind of task below 0.98, or a hostile text below 0.995.
 """
@@ -27,7 +27,7 @@ from paceline.controller.cost_model import StepCosts
 from paceline.operations.workload import AUTO, PLAIN
 
 FOLDER = Path(__file__).parent / "replays"
-TRACE = FOLDER / "qwen2.5-coder.json.gz"
+TRACES = sorted(FOLDER.glob("*.json.gz"))
 COSTS = sorted((FOLDER / "costs").glob("*.json"))
 NUM_ORDERS = 4
 LEAST_RATIOS = {"all": 0.99, "task": 0.98, "hostile": 0.995}
@@ -51,11 +51,13 @@ def speed_up(trace: Trace, costs: StepCosts, task: str | None, num_streams: int)
     return plain_s / auto_s
 
 
-def measure(trace: Trace, costs: StepCosts, streams: Sequence[int]) -> dict[str, float]:
+def measure(costs: StepCosts, traces: dict[str, Trace], streams: Sequence[int]) -> dict[str, float]:
     """Returns the speed-up in every case."""
-    tasks = dict.fromkeys(prompt.task for prompt in trace.prompts)
-    speeds = {f"task {task}": speed_up(trace, costs, task, 1) for task in tasks}
-    speeds |= {f"all, {number} at a time": speed_up(trace, costs, None, number) for number in streams}
+    speeds: dict[str, float] = {}
+    for name, trace in traces.items():
+        tasks = dict.fromkeys(prompt.task for prompt in trace.prompts)
+        speeds |= {f"task {task}": speed_up(trace, costs, task, 1) for task in tasks}
+        speeds |= {f"all {name}, {number} at a time": speed_up(trace, costs, None, number) for number in streams}
     for text, length, is_late in itertools.product(HOSTILE_TEXTS, PROMPT_LENGTHS, (False, True)):
         case = f"hostile {text.name}, prompt {length}, {'after friendly ones' if is_late else 'first'}"
         speeds[case] = hostile_speed(text, length, costs, after_friendly=is_late)
@@ -68,7 +70,7 @@ def faults(ratios: Speeds) -> list[str]:
         f"{name}, {case}: {ratio:.4f}"
         for name, cases in ratios.items()
         for case, ratio in cases.items()
-        if ratio < LEAST_RATIOS[case.split()[0].rstrip(",")]
+        if ratio < LEAST_RATIOS[case.split()[0]]
     ]
 
 
@@ -83,16 +85,16 @@ def show(speeds: Speeds) -> None:
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path, default=TRACE)
+    parser.add_argument("--traces", type=Path, nargs="+", default=TRACES)
     parser.add_argument("--costs", type=Path, nargs="+", default=COSTS)
     parser.add_argument("--streams", default="1,2,4")
     parser.add_argument("--baseline", type=Path)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    trace = read_trace(options.trace)
+    traces = {path.name.partition(".json")[0]: read_trace(path) for path in options.traces}
     streams = [int(number) for number in options.streams.split(",")]
     with ProcessPoolExecutor() as pool:
-        found = pool.map(partial(measure, trace, streams=streams), map(read_costs, options.costs))
+        found = pool.map(partial(measure, traces=traces, streams=streams), map(read_costs, options.costs))
         speeds = {path.stem: cases for path, cases in zip(options.costs, found, strict=True)}
     if options.output is not None:
         options.output.write_text(json.dumps(speeds, indent=2) + "\n")

@@ -23,6 +23,7 @@ from paceline.core.sequence import SequenceStatus
 from paceline.drafters.chains.growing_draft import GrowingDraft
 from paceline.drafters.draft_model.kind import DraftModelKind
 from paceline.drafters.draft_model.lookahead import num_worth_reading
+from paceline.drafters.draft_model.text import MOST_UNREAD
 from paceline.drafters.suffix.kind import SuffixKind
 from paceline.operations.workload import AUTO, PLAIN
 
@@ -76,7 +77,7 @@ class _Stream:
         sampling = SamplingParams(max_tokens=len(trace.token_ids))
         request = Request(request_id=trace.prompt_id, prompt_token_ids=prompt, sampling=sampling)
         sequence = Sequence(request, 0, [*prompt, trace.token_ids[0]], status=SequenceStatus.RUNNING)
-        return cls(trace, sequence, dict.fromkeys(readers, trace.num_prompt_tokens))
+        return cls(trace, sequence, dict.fromkeys(readers, min(MOST_UNREAD, trace.num_prompt_tokens)))
 
     @property
     def window(self) -> int:
@@ -127,7 +128,7 @@ class _Stream:
         num_read = chain_length(draft) - 1
         for name in self.num_missed:
             if name != draft.drafter:
-                self.num_missed[name] += len(verdict.committed)
+                self.num_missed[name] = min(MOST_UNREAD, self.num_missed[name] + len(verdict.committed))
             else:
                 self.num_missed[name] += sum(node >= num_read for node in verdict.path)
         if self.sequence.num_output_tokens == len(self.trace.token_ids):

@@ -21,6 +21,8 @@ from paceline.core import Batch, Plan, Request, Sequence
 from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
 from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.chains.growing_draft import DraftToken
+from paceline.drafters.draft_model.kind import DraftModelKind
+from paceline.drafters.draft_model.text import MOST_UNREAD, shortened
 from paceline.drafters.protocol import Drafter
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, priced_models
@@ -174,7 +176,8 @@ class Recorder:
         for name, model in self._models().items():
             sampler = SequenceSampler.begin(self.pair.backend.sampler, sequence, vocab_size=vocab_size)
             recorder = ChainRecorder(model, Drawer(self.pair.backend.sampler, vocab_size))
-            proposals[name] = recorder.record([*prompt, *completion.token_ids], len(prompt), sampler)
+            read = tokens_read(name, prompt)
+            proposals[name] = recorder.record([*read, *completion.token_ids], len(read), sampler)
         yield PromptTrace(
             prompt_id=task.id,
             task=task.task,
@@ -182,6 +185,11 @@ class Recorder:
             token_ids=completion.token_ids,
             proposals=proposals,
         )
+
+
+def tokens_read(drafter: str, prompt: list[int]) -> list[int]:
+    """Returns the tokens of a prompt that a drafter's model reads."""
+    return shortened(prompt, max(0, len(prompt) - MOST_UNREAD)) if drafter == DraftModelKind.name else prompt
 
 
 def _along(drafter: Drafter, request: Request, answer: abc.Sequence[int]) -> Iterator[Proposal]:

@@ -18,7 +18,7 @@ from paceline.core.draft_tree import chain_length
 from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.drafter import DraftModelDrafter
 from paceline.drafters.draft_model.lookahead import Lookahead, num_worth_reading
-from paceline.drafters.draft_model.text import MappedVocabulary, SameVocabulary
+from paceline.drafters.draft_model.text import NUM_FIRST_TOKENS, NUM_LAST_TOKENS, MappedVocabulary, SameVocabulary
 from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
 from paceline.sampling.sequence_sampler import SequenceSampler
 from tests.drafters.vocabularies import TARGET, crossing, sentence_piece, tokenizer_of
@@ -384,3 +384,56 @@ def test_confidence_is_the_draft_models_probability_and_can_end_a_draft(gguf_pat
     assert bench.drafter.propose([sequence], [Plan("draft-model", 8, stop_below=1.1)]).drafts == [
         Draft(drafter="draft-model")  # a token was drawn, but it was not likely enough
     ]
+
+
+LONG = NUM_FIRST_TOKENS + NUM_LAST_TOKENS
+
+
+def _read(token_ids: list[int]) -> list[int]:
+    return token_ids[:NUM_FIRST_TOKENS] + token_ids[-NUM_LAST_TOKENS:]
+
+
+def test_of_a_long_text_the_draft_model_reads_the_beginning_and_the_end(gguf_path):
+    bench = Bench(gguf_path, prefill_chunk_size=1000)
+    sequence = bench.begin("s", _prompt(900))
+    assert bench.drafter.num_missed(sequence) == LONG - 1
+    [draft] = bench.propose((sequence, 6))
+    short = Bench(gguf_path, prefill_chunk_size=1000)
+    assert short.propose((short.begin("s", _read(_prompt(900))), 6)) == [draft]
+    bench.commit(sequence, list(draft[:4]))
+    bench.observe(sequence)
+    assert bench.drafter.num_missed(sequence) == 0
+    assert bench.propose((sequence, 2)) == [draft[4:]]
+
+
+def test_a_text_of_which_enough_is_cached_is_read_whole(gguf_path):
+    bench = Bench(gguf_path, prefill_chunk_size=1000, has_prefix_cache=True)
+    first = bench.begin("first", _prompt(LONG))
+    bench.propose((first, 1))
+    bench.drafter.end(first)
+    text = _prompt(LONG) + _prompt(200, seed=1)
+    sequence = bench.begin("second", text)
+    assert bench.drafter.num_missed(sequence) < 200 + 16
+    [draft] = bench.propose((sequence, 6))
+    whole = Bench(gguf_path, prefill_chunk_size=1000)
+    begun = whole.begin("s", text[:LONG])
+    whole.propose((begun, 1))
+    whole.commit(begun, text[LONG:])
+    assert whole.propose((begun, 6)) == [draft]
+
+
+def test_a_drafter_that_falls_far_behind_leaves_out_the_middle(gguf_path):
+    bench = Bench(gguf_path, prefill_chunk_size=1000, has_prefix_cache=True)
+    sequence = bench.begin("s", _prompt(200))
+    bench.propose((sequence, 3))
+    bench.commit(sequence, _prompt(LONG - 2, seed=1))
+    bench.observe(sequence)
+    assert bench.drafter.num_missed(sequence) == LONG - 3
+    bench.commit(sequence, _prompt(40, seed=2))
+    bench.observe(sequence)
+    assert bench.drafter.num_missed(sequence) == NUM_LAST_TOKENS - 1
+    [draft] = bench.propose((sequence, 6))
+    short = Bench(gguf_path, prefill_chunk_size=1000)
+    assert short.propose((short.begin("s", _read(sequence.token_ids)), 6)) == [draft]
+    bench.drafter.end(sequence)
+    assert bench.drafter.num_free_blocks == NUM_BLOCKS

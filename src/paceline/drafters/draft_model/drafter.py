@@ -17,7 +17,13 @@ from paceline.drafters.chains.chain_batch import TokenRun, build_chain_batch
 from paceline.drafters.chains.drawing import Drawer, SequenceDraft
 from paceline.drafters.chains.growing_draft import GrowingDraft
 from paceline.drafters.draft_model.lookahead import Lookahead
-from paceline.drafters.draft_model.text import DraftText, DraftVocabulary, SameVocabulary
+from paceline.drafters.draft_model.text import (
+    MOST_UNREAD,
+    NUM_FIRST_TOKENS,
+    DraftVocabulary,
+    SameVocabulary,
+    ShortenedText,
+)
 from paceline.drafters.protocol import Drafter, Proposals
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
 from paceline.sampling.sequence_sampler import SequenceSampler
@@ -28,7 +34,7 @@ class _DraftCache:
     """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones.
     `block_hashes` are those of the leading blocks that are in the prefix cache."""
 
-    text: DraftText
+    text: ShortenedText
     tenant: str
     block_table: list[int]
     num_computed: int
@@ -100,10 +106,13 @@ class DraftModelDrafter(Drafter):
 
     def begin(self, sequence: Sequence) -> None:
         """Starts with what is known of the text's beginning; runs no model."""
-        text = self._vocabulary.text_of(sequence)
+        text = ShortenedText(self._vocabulary.text_of(sequence))
         text.update()
         tenant = sequence.request.tenant
         match = self._prefixes.lookup(text.token_ids, tenant)
+        if len(text.token_ids) - len(match.block_ids) * self._blocks.block_size > MOST_UNREAD:
+            text.leave_out_middle()
+            match = self._prefixes.lookup(text.token_ids, tenant)
         table = self._blocks.fork(match.block_ids)
         num_computed = len(table) * self._blocks.block_size
         self._caches[sequence.sequence_id] = _DraftCache(text, tenant, table, num_computed, match.hashes)
@@ -157,6 +166,9 @@ class DraftModelDrafter(Drafter):
             cache.num_computed = num_same
             cache.ahead.clear()
         token_ids, first = cache.text.token_ids, cache.num_computed
+        if len(token_ids) - first > MOST_UNREAD:
+            self._leave_out_middle(cache)
+            token_ids, first = cache.text.token_ids, cache.num_computed
         for drafted, token_id in zip(cache.ahead, token_ids[first : first + len(cache.ahead)], strict=False):
             if drafted != token_id:
                 break
@@ -165,6 +177,13 @@ class DraftModelDrafter(Drafter):
         cache.num_computed = max(0, min(cache.num_computed, len(token_ids) - 1))
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
+
+    def _leave_out_middle(self, cache: _DraftCache) -> None:
+        """Keeps the KV of the first tokens only; the others are read at new positions."""
+        cache.text.leave_out_middle()
+        cache.num_computed = min(cache.num_computed, NUM_FIRST_TOKENS)
+        del cache.block_hashes[cache.num_computed // self._blocks.block_size :]
+        cache.ahead.clear()
 
     def _open(self, sequence: Sequence, plan: Plan) -> _CachedDraft:
         """A draft to be made, with its slots reserved; its window is 0 where there is no room."""

@@ -15,6 +15,9 @@ from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
 from paceline.sampling.sampler import Logits, Sampler
 
 MAX_RUN_TOKENS = 64
+NUM_FIRST_TOKENS = 128  # what the draft model reads of a long text: its first tokens, and its last (decision 023)
+NUM_LAST_TOKENS = 128
+MOST_UNREAD = NUM_FIRST_TOKENS + NUM_LAST_TOKENS
 
 
 class DraftText(Protocol):
@@ -29,6 +32,38 @@ class DraftText(Protocol):
     def update(self) -> int:
         """Reads on; costs what is new."""
         ...
+
+
+class ShortenedText:
+    """A text in the draft model's tokens, from which `leave_out_middle` takes what the draft model is not to read.
+
+    The draft model then sees the beginning and the end as one text, with positions that have no gap. A guess from less
+    of the text is right less often, but the draft model can start on a long text for the price of a short one.
+    """
+
+    def __init__(self, text: DraftText) -> None:
+        self._text = text
+        self._num_left_out = 0
+        self.token_ids: list[int] = []
+
+    def update(self) -> int:
+        """Follows what was committed; returns how many of the leading tokens are what they were."""
+        num_same = self._text.update()
+        self.token_ids = shortened(self._text.token_ids, self._num_left_out)
+        return max(min(num_same, NUM_FIRST_TOKENS), num_same - self._num_left_out)
+
+    def leave_out_middle(self) -> None:
+        """Keeps only the first and last tokens of the text so far. The first ones are what they were."""
+        self._num_left_out = max(0, len(self._text.token_ids) - MOST_UNREAD)
+        self.token_ids = shortened(self._text.token_ids, self._num_left_out)
+
+
+def shortened(token_ids: list[int], num_left_out: int) -> list[int]:
+    """Returns the tokens without as many of them after the first `NUM_FIRST_TOKENS`; a copy only where some are left
+    out."""
+    if num_left_out == 0:
+        return token_ids
+    return token_ids[:NUM_FIRST_TOKENS] + token_ids[NUM_FIRST_TOKENS + num_left_out :]
 
 
 class DraftVocabulary(Protocol):
