@@ -261,7 +261,7 @@ CORRUPTIONS: list[tuple[Callable[[Path], object], type[PacelineError], str]] = [
     (lambda path: replace_bytes(path, 16, struct.pack("<Q", 2**50)), CheckpointError, "1125899906842624 metadata"),
     (lambda path: replace_bytes(path, 24, struct.pack("<Q", 2**40)), CheckpointError, "65535 is the most"),
     (truncate, CheckpointError, r"'output_norm\.weight' ends at byte \d+, but the file has only \d+; it is truncated"),
-    (truncate_in_header, CheckpointError, "beyond the end of the file"),
+    (truncate_in_header, CheckpointError, "would end after the file, which has 150 bytes"),
     (claim_many_dimensions, CheckpointError, r"'output_norm\.weight' has 5 dimensions"),
     (claim_vast_dimension, CheckpointError, r"'output_norm\.weight' ends at byte \d+, but the file has only"),
     (claim_no_elements, CheckpointError, r"has shape \(0,\), which F32 cannot store"),

@@ -8,12 +8,10 @@ import pytest
 
 from paceline.controller.acceptance import (
     ConfidenceModel,
+    DecayedRatio,
     Judgement,
-    Rate,
-    SequenceBias,
     calibrated_survivals,
     judge,
-    judge_chain,
 )
 from paceline.core import Calibration, Draft, Plan
 
@@ -58,61 +56,21 @@ def test_confidence_learns_what_it_is_worth(offset, slope):
     model = ConfidenceModel()
     errors = []
     for number in range(6000):
-        own = SequenceBias()
         confidence = generator.uniform(0.05, 0.95)
         is_accepted = generator.random() < truth.probability(confidence)
-        predicted = model.calibration(own).probability(confidence)
-        model.learn(Judgement(0, confidence, is_accepted), own)
+        predicted = model.calibration(0.0).probability(confidence)
+        model.learn(Judgement(0, confidence, is_accepted), 0.0)
         if number > 4000:
             errors.append(abs(predicted - truth.probability(confidence)))
     assert sum(errors) / len(errors) < 0.06
 
 
 def test_a_sequence_learns_faster_than_its_drafter():
-    model, own = ConfidenceModel(), SequenceBias()
+    model, own = ConfidenceModel(), 0.0
     for _ in range(6):
-        model.learn(Judgement(0, 0.9, False), own)
+        own = model.learn(Judgement(0, 0.9, False), own)
     assert model.calibration(own).probability(0.9) < 0.5
-    assert model.calibration(SequenceBias()).probability(0.9) > model.calibration(own).probability(0.9)
-
-
-def outcomes(draft: Draft, window: int, committed: tuple[int, ...]) -> list[tuple[int, bool, bool]]:
-    return [(node.depth, node.is_drafted, node.is_accepted) for node in judge_chain(draft, window, committed)]
-
-
-def test_a_fully_accepted_window_is_no_evidence_of_what_would_have_followed():
-    assert outcomes(Draft.chain([1, 2], "m"), 2, (1, 2, 3)) == [(0, True, True), (1, True, True)]
-
-
-def test_depths_below_a_rejected_node_are_no_evidence():
-    assert outcomes(Draft.chain([1, 2, 3], "m"), 8, (1, 9)) == [(0, True, True), (1, True, False)]
-
-
-def test_a_drafter_that_stops_is_not_one_that_is_wrong():
-    assert outcomes(Draft.chain([1], "m"), 8, (1, 2)) == [(0, True, True), (1, False, False)]
-    assert outcomes(Draft(drafter="m"), 8, (1,)) == [(0, False, False)]
-
-
-@pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
-def test_rates_by_depth_approach_the_truth_whatever_the_windows(rate):
-    generator = random.Random(5)
-    usual = [Rate.of_drafter() for _ in range(9)]
-    for _ in range(4000):
-        window = generator.randint(1, 6)
-        num_right = next((n for n in range(9) if generator.random() > rate), 9)
-        draft = Draft.chain([1 if depth < num_right else 0 for depth in range(window)], "m")
-        for node in judge_chain(draft, window, [1] * (min(num_right, window) + 1)):
-            usual[node.depth].record(node.is_accepted)
-    assert [rate_of_depth.estimate(0.75) for rate_of_depth in usual[:4]] == pytest.approx([rate] * 4, abs=0.12)
-
-
-def test_a_sequence_starts_from_what_is_usual_and_soon_has_a_rate_of_its_own():
-    own, other = Rate.of_sequence(), Rate.of_sequence()
-    assert own.estimate(0.9) == 0.9
-    for _ in range(12):
-        own.record(False)
-    assert own.estimate(0.9) < 0.4
-    assert other.estimate(0.9) == 0.9
+    assert model.calibration(0.0).probability(0.9) > model.calibration(own).probability(0.9)
 
 
 def test_a_plan_ends_drafts_by_calibrated_survival():
@@ -121,3 +79,22 @@ def test_a_plan_ends_drafts_by_calibrated_survival():
     assert plan.is_worth_deepening(1, 0.6)
     assert not plan.is_worth_deepening(2, 0.6)
     assert plan.is_worth_deepening(3, 0.0)
+
+
+def test_a_ratio_starts_from_its_prior_and_soon_follows_what_is_measured():
+    own, other = DecayedRatio(), DecayedRatio()
+    assert own.estimate(0.9) == 0.9
+    for _ in range(12):
+        own.record(False)
+    assert own.estimate(0.9) < 0.4
+    assert other.estimate(0.9) == 0.9
+
+
+def test_a_ratio_forgets():
+    ratio = DecayedRatio()
+    for _ in range(200):
+        ratio.record(6.0, 2.0)
+    assert ratio.above / ratio.below == pytest.approx(3.0)
+    for _ in range(200):
+        ratio.record(1.0, 2.0)
+    assert ratio.above / ratio.below == pytest.approx(0.5, abs=0.01)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paceline.controller.adaptive import AdaptiveController
-from paceline.controller.candidates import Portfolio, SequenceHistory
 from paceline.controller.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
-from paceline.controller.options import Limits, OptionChooser
+from paceline.controller.options import Limits
 from paceline.controller.probing import Guard, ProbeBudget, RetryBackoff
 from paceline.controller.protocol import Offer, StepOutcome, StepRoom
-from paceline.controller.recent_speedup import RecentSpeedup
 from paceline.core import Draft, Request, SamplingParams, Sequence, SpeculationParams, Verdict
 from paceline.core.sequence import SequenceStatus
 
@@ -208,35 +206,12 @@ def test_a_model_that_could_not_draw_is_no_evidence():
     assert all(run.step(0, free=None, num_missed=1).drafter == "draft-model" for _ in range(100))
 
 
-def test_what_free_drafts_guess_saves_passes_of_a_model_that_reads_ahead():
-    portfolio = Portfolio()
-    chooser = OptionChooser(portfolio, CostModel(WITH_MODEL), Limits(16))
-    offer = Offer(16, (GUESS,), {"draft-model": 1})
-    assert chooser.passes("draft-model", offer, SequenceHistory(), 3) == [1.0, 1.0, 1.0]
-    portfolio.of("draft-model").reads_ahead = True
-    assert chooser.passes("draft-model", offer, SequenceHistory(), 3) == pytest.approx([1.0, 0.2, 0.36])
-
-
 def test_depths_that_share_passes_are_cheaper():
     run = Run(controller(WITH_MODEL), sequence())
     before = [run.step(8, free=None, num_missed=1) for _ in range(60)][-1]
     run.passes = {"draft-model": [5, 3]}
     after = [run.step(8, free=None, num_missed=1) for _ in range(60)][-1]
     assert after.deepen_above[0] < 0.6 * before.deepen_above[0]
-
-
-def test_a_pace_starts_from_an_expectation_and_follows_what_is_measured():
-    pace = RecentSpeedup()
-    assert pace.speed_up == 1.0
-    pace.start(2.0)
-    assert 1.0 < pace.speed_up < 1.5
-    for _ in range(200):
-        pace.record(6.0, 2.0)
-        pace.start(2.0)
-    assert 2.9 < pace.speed_up < 3.0
-    for _ in range(400):
-        pace.record(1.0, 2.0)
-    assert pace.speed_up == 1.0
 
 
 def test_a_model_that_is_always_wrong_is_probed_ever_more_rarely():

@@ -43,10 +43,6 @@ def test_a_drafter_is_priced_by_sequences_and_by_what_it_missed():
     assert not model.has_price("ngram")
 
 
-def test_more_rows_than_the_table_holds_cost_as_much_as_its_last():
-    assert CostModel(COSTS).steps_s(5000, 2, 0.0) == [CostModel(COSTS).step_s(1024, 0.0)] * 3
-
-
 def test_a_slowdown_of_everything_changes_no_ratio():
     model = CostModel(COSTS)
     before = [model.step_s(rows, 0.0) for rows in (1, 4, 9)] + [model.depth_s("draft-model", 1, 0.0)]

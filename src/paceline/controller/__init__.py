@@ -3,12 +3,11 @@
 It knows drafters by their names only, and nothing here can change the text. `adaptive` is where to start reading.
 """
 
-from paceline.controller.accounting import SpeculationTimes
 from paceline.controller.adaptive import AdaptiveController
 from paceline.controller.cost_model import CostModel, DrafterCosts, RowTable, StepCosts
 from paceline.controller.fixed import FixedController
 from paceline.controller.options import Limits
-from paceline.controller.protocol import Controller, Offer, StepOutcome, StepRoom
+from paceline.controller.protocol import Controller, Offer
 
 __all__ = [
     "AdaptiveController",
@@ -19,8 +18,5 @@ __all__ = [
     "Limits",
     "Offer",
     "RowTable",
-    "SpeculationTimes",
     "StepCosts",
-    "StepOutcome",
-    "StepRoom",
 ]

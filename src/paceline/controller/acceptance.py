@@ -1,34 +1,32 @@
-"""How likely drafts are to be accepted, learnt from what the target committed: `ConfidenceModel` for drafters whose
-drafts exist before the plan, `Rate` for those whose drafts are still to be made.
+"""How likely drafts are to be accepted, learnt from what the target committed.
 
-All evidence is censored: what follows a rejected node was never judged, and a draft that was accepted whole, or ended
-by its window, says nothing about what would have come after it. Such nodes are no evidence, neither for nor against.
+`ConfidenceModel` serves drafts that exist before the plan, and `DecayedRatio` those that are still to be made. Only
+what the target decided on is evidence. What follows a rejected node was never judged, and a draft that was accepted
+whole says nothing about the tokens that would have come after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds, probability_of
-from paceline.core.draft_tree import chain_length, survivals
+from paceline.core.draft_tree import survivals
 
-MAX_DEPTH = 16
-_SEQUENCE_RATE = 0.1
-_DRAFTER_RATE = 0.3
-_LEAST_DRAFTER_RATE = 0.01
-_SLOPE_SHARE = 0.1
-_LEAST_VARIANCE = 0.06
-_EVEN_VARIANCE = 0.25
-_SEQUENCE_MEMORY = 0.93
-_DRAFTER_MEMORY = 0.995
-_PRIOR_WEIGHT = 4.0  # cases that the prior of a rate counts as
+RECENT_MEMORY = 0.96  # the weight of a step in a mean of recent steps, against the next step (decision 022)
+DRAFTER_MEMORY = 0.995  # the same for what is known of a drafter over all sequences
+_PRIOR_WEIGHT = 4.0  # cases that a prior counts as
+_SEQUENCE_STEP = 0.025  # learning rate of a sequence's bias
+_LEAST_STEP = 0.0025  # learning rate of a drafter's calibration after many judgements
+_FIRST_WEIGHT = 13.0  # judgements that the calibration at the start counts as
+_SLOPE_SHARE = 0.1  # learning rate of the slope over that of the bias
+_LEAST_VARIANCE = 0.06  # limits a step where nearly all or nearly no nodes are accepted
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One node that the target has decided on: it is `is_accepted` where the target committed its token."""
+    """One draft node that the target has decided on. It is accepted if the target committed its token."""
 
     depth: int
     confidence: float
@@ -36,7 +34,7 @@ class Judgement:
 
 
 def judge(draft: Draft, committed: Sequence[int]) -> list[Judgement]:
-    """The nodes of a draft that the committed tokens decide on, whether or not the target was shown the draft.
+    """Returns the nodes of a draft that the committed tokens decide on, whether or not the target was shown the draft.
 
     `committed` are the tokens after the draft's root. Siblings of an accepted node are judged too.
     """
@@ -56,93 +54,52 @@ def judge(draft: Draft, committed: Sequence[int]) -> list[Judgement]:
 
 @dataclass(slots=True)
 class ConfidenceModel:
-    """A drafter's calibration over all sequences: logistic regression on the log-odds of its confidence, one step
-    for each judgement, of a size that shrinks. Each sequence adds a bias of its own. Steps are larger where nearly all
-    or nearly no nodes are accepted (as Newton's are), since there the gradient alone takes hundreds of nodes."""
+    """A drafter's calibration over all sequences, to which each sequence adds a bias of its own.
+
+    It is a logistic regression on the log-odds of the drafter's confidence that takes one step for each judgement.
+    Steps shrink with the number of judgements. Like those of Newton's method they are larger where nearly all or nearly
+    no nodes are accepted, because there the gradient alone would need hundreds of nodes.
+    """
 
     slope: float = 1.0
     bias: float = 0.0
     num_learnt: int = 0
 
-    def calibration(self, own: SequenceBias) -> Calibration:
-        """For one sequence."""
-        return Calibration(self.slope, self.bias + own.bias)
+    def calibration(self, own_bias: float) -> Calibration:
+        """Returns the calibration for a sequence with this bias."""
+        return Calibration(self.slope, self.bias + own_bias)
 
-    def learn(self, judgement: Judgement, own: SequenceBias) -> None:
-        """Takes in one judgement of one sequence; changes both."""
+    def learn(self, judgement: Judgement, own_bias: float) -> float:
+        """Learns from one judgement on a sequence with this bias, and returns the sequence's new bias."""
         odds = log_odds(judgement.confidence)
-        probability = probability_of(self.slope * odds + self.bias + own.bias)
-        variance = max(_LEAST_VARIANCE, probability * (1.0 - probability))
-        error = (judgement.is_accepted - probability) * _EVEN_VARIANCE / variance
-        rate = max(_LEAST_DRAFTER_RATE, _DRAFTER_RATE / (1.0 + 0.1 * self.num_learnt))
+        probability = probability_of(self.slope * odds + self.bias + own_bias)
+        error = (judgement.is_accepted - probability) / max(_LEAST_VARIANCE, probability * (1.0 - probability))
+        step = max(_LEAST_STEP, 1.0 / (_FIRST_WEIGHT + self.num_learnt))
         self.num_learnt += 1
-        self.bias += rate * error
-        self.slope += _SLOPE_SHARE * rate * error * odds
-        own.learn(error)
-
-
-@dataclass(slots=True)
-class SequenceBias:
-    """How much better or worse than usual a drafter does on one sequence, in log-odds."""
-
-    bias: float = 0.0
-
-    def learn(self, error: float) -> None:
-        """Follows one error of the whole prediction."""
-        self.bias += _SEQUENCE_RATE * error
+        self.bias += step * error
+        self.slope += _SLOPE_SHARE * step * error * odds
+        return own_bias + _SEQUENCE_STEP * error
 
 
 def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
-    """For each node the probability that it is accepted, with what the drafter's confidence is worth."""
+    """Returns for each node the probability that it and all nodes above it are accepted."""
     known = {confidence: calibration.probability(confidence) for confidence in set(draft.confidences)}
     return survivals(draft, (known[confidence] for confidence in draft.confidences))
 
 
-class Rate:
-    """A decayed frequency: of `num_tried` cases `num_true` were true."""
+@dataclass(slots=True)
+class DecayedRatio:
+    """A ratio of two sums in which older entries weigh less, for example of cases that were true to cases tried."""
 
-    __slots__ = ("_memory", "num_tried", "num_true")
+    memory: float = RECENT_MEMORY
+    above: float = 0.0
+    below: float = 0.0
 
-    def __init__(self, memory: float) -> None:
-        self._memory = memory
-        self.num_true = 0.0
-        self.num_tried = 0.0
-
-    @classmethod
-    def of_drafter(cls) -> Rate:
-        """Returns a rate over all sequences, which changes slowly."""
-        return cls(_DRAFTER_MEMORY)
-
-    @classmethod
-    def of_sequence(cls) -> Rate:
-        """Returns a rate that forgets as fast as a text changes."""
-        return cls(_SEQUENCE_MEMORY)
-
-    def record(self, is_true: bool) -> None:
-        """Adds one case; older ones lose weight."""
-        self.num_true = self.num_true * self._memory + is_true
-        self.num_tried = self.num_tried * self._memory + 1.0
+    def record(self, above: float, below: float = 1.0) -> None:
+        """Adds one entry to both sums."""
+        self.above = self.above * self.memory + above
+        self.below = self.below * self.memory + below
 
     def estimate(self, prior: float) -> float:
-        """Returns the rate; `prior` stands in for cases that are missing."""
-        return (self.num_true + _PRIOR_WEIGHT * prior) / (self.num_tried + _PRIOR_WEIGHT)
-
-
-@dataclass(frozen=True, slots=True)
-class ChainNode:
-    """One depth of a drafted chain on which the target has decided. Where it `is_drafted` and not accepted the target
-    took another token; where it is not drafted the drafter stopped by itself."""
-
-    depth: int
-    is_drafted: bool
-    is_accepted: bool
-
-
-def judge_chain(draft: Draft, window: int, committed: Sequence[int]) -> Iterator[ChainNode]:
-    """Returns the depths of a draft, whose chain could have had `window` nodes, that the committed tokens decide on."""
-    length = chain_length(draft)
-    for depth in range(min(window, length + 1, len(committed), MAX_DEPTH)):
-        is_accepted = depth < length and draft.token_ids[depth] == committed[depth]
-        yield ChainNode(depth, depth < length, is_accepted)
-        if not is_accepted:
-            return
+        """Returns the ratio; `prior` stands in for a few entries, so that little evidence changes little."""
+        return (self.above + _PRIOR_WEIGHT * prior) / (self.below + _PRIOR_WEIGHT)

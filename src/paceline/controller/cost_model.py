@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache, partial
 from itertools import accumulate
 
 import msgspec
 
-MAX_TABLE_ROWS = 1024
 _COMMON_RATE = 0.3  # how fast a slowdown of everything is followed
 _OWN_RATE = 0.02  # and what one entry costs against the others
 _MAX_SURPRISE = 0.4  # in log time; more than this in one step is an outlier
-_MAX_CORRECTION = 0.7
 
 
 class RowTable(msgspec.Struct, frozen=True):
@@ -59,36 +59,25 @@ class CostModel:
 
     def __init__(self, costs: StepCosts) -> None:
         self.costs = costs
-        self._row_s = [costs.target.at(num_rows) for num_rows in range(MAX_TABLE_ROWS + 1)]
-        self._row_factors = [1.0] * (MAX_TABLE_ROWS + 1)
-        self._depth_s = {
-            name: [drafter.depth.at(count) for count in range(MAX_TABLE_ROWS + 1)]
-            for name, drafter in costs.drafters.items()
-        }
-        self._corrections: dict[tuple[str, int], float] = {}
-        self._common = 0.0
-
-    @property
-    def common_factor(self) -> float:
-        """Measured time over predicted time in recent steps."""
-        return math.exp(self._common)
+        self.common_factor = 1.0  # measured over predicted time in recent steps
+        self._target_s = cache(costs.target.at)
+        self._depth_s = {name: cache(drafter.depth.at) for name, drafter in costs.drafters.items()}
+        self._bucket = cache(partial(_bucket_of, costs.target.rows))
+        self._factors: defaultdict[str | int, float] = defaultdict(lambda: 1.0)  # by drafter, or bucket of rows
 
     def steps_s(self, num_rows: int, num_extra: int, context: float) -> list[float]:
-        """Seconds of the target's pass with 0 to `num_extra` rows beyond `num_rows`, after `context` positions each.
-
-        The part of attention that does not depend on the rows is left to `context_s`.
-        """
+        """Returns the seconds of the target's pass with 0 to `num_extra` rows beyond `num_rows`, after `context`
+        positions each. They never fall with the rows."""
         target = self.costs.target
-        last = min(MAX_TABLE_ROWS, num_rows + num_extra)
-        first = min(num_rows, last)
-        per_row = target.row_context_s * context
-        base = target.context_s * context
-        times = [self._row_s[rows] * self._row_factors[rows] + base + per_row * rows for rows in range(first, last + 1)]
-        times += [times[-1]] * (num_extra + 1 - len(times))
+        per_row, base_s = target.row_context_s * context, target.context_s * context
+        times = [
+            self._target_s(rows) * self._factors[self._bucket(rows)] + base_s + per_row * rows
+            for rows in range(num_rows, num_rows + num_extra + 1)
+        ]
         return list(accumulate(times, max))
 
     def step_s(self, num_rows: int, context: float) -> float:
-        """Seconds of the target's pass over `num_rows`."""
+        """Returns the seconds of the target's pass over `num_rows`."""
         return self.steps_s(num_rows, 0, context)[0]
 
     def has_price(self, drafter: str) -> bool:
@@ -96,44 +85,38 @@ class CostModel:
         return drafter in self.costs.drafters
 
     def depth_s(self, drafter: str, num_sequences: int, context: float) -> float:
-        """Seconds of one depth of a drafter's drafts for so many sequences."""
+        """Returns the seconds of one depth of a drafter's drafts for so many sequences."""
         costs = self.costs.drafters.get(drafter)
         if costs is None:
             return 0.0
-        table = costs.depth
-        seconds = self._depth_s[drafter][min(num_sequences, MAX_TABLE_ROWS)] + context * (
-            table.context_s + table.row_context_s * num_sequences
-        )
-        return seconds * self._factor(drafter, 0)
+        context_s = context * (costs.depth.context_s + costs.depth.row_context_s * num_sequences)
+        return (self._depth_s[drafter](num_sequences) + context_s) * self._factors[drafter]
 
     def catch_up_s(self, drafter: str, num_missed: int) -> float:
-        """Seconds to read so many tokens beside a pass that is made anyhow."""
+        """Returns the seconds to read so many tokens beside a pass that is made anyhow."""
         costs = self.costs.drafters.get(drafter)
-        return 0.0 if costs is None else costs.missed_token_s * num_missed * self._factor(drafter, 0)
+        return 0.0 if costs is None else costs.missed_token_s * num_missed * self._factors[drafter]
 
     def refine_step(self, num_rows: int, context: float, measured_s: float) -> None:
         """Learns from a pass of the target."""
-        bucket = min(bisect_left(self.costs.target.rows, num_rows), len(self.costs.target.rows) - 1)
-        self._refine(("", bucket), measured_s, self.step_s(num_rows, context))
-        below = self.costs.target.rows[bucket - 1] if bucket else 0
-        for rows in range(below + 1, min(MAX_TABLE_ROWS, self.costs.target.rows[bucket]) + 1):
-            self._row_factors[rows] = self._factor("", bucket)
+        self._refine(self._bucket(num_rows), measured_s, self.step_s(num_rows, context))
 
     def refine_drafter(self, drafter: str, predicted_s: float, measured_s: float) -> None:
         """Learns from a drafter's passes in one step, which `depth_s` and `catch_up_s` predicted."""
-        self._refine((drafter, 0), measured_s, predicted_s)
+        self._refine(drafter, measured_s, predicted_s)
 
-    def _factor(self, name: str, bucket: int) -> float:
-        return math.exp(self._corrections.get((name, bucket), 0.0))
-
-    def _refine(self, entry: tuple[str, int], measured_s: float, predicted_s: float) -> None:
+    def _refine(self, entry: str | int, measured_s: float, predicted_s: float) -> None:
         if measured_s <= 0.0 or predicted_s <= 0.0:
             return
-        surprise = math.log(measured_s / predicted_s) - self._common
+        surprise = math.log(measured_s / predicted_s / self.common_factor)
         bounded = min(_MAX_SURPRISE, max(-_MAX_SURPRISE, surprise))
-        self._common += _COMMON_RATE * bounded
-        correction = self._corrections.get(entry, 0.0) + _OWN_RATE * bounded
-        self._corrections[entry] = min(_MAX_CORRECTION, max(-_MAX_CORRECTION, correction))
+        self.common_factor *= math.exp(_COMMON_RATE * bounded)
+        self._factors[entry] *= math.exp(_OWN_RATE * bounded)
+
+
+def _bucket_of(rows: Sequence[int], num_rows: int) -> int:
+    """Returns the index of the first entry of a table that is not below `num_rows`, or of the last one."""
+    return min(bisect_left(rows, num_rows), len(rows) - 1)
 
 
 def _interpolate(places: Sequence[int], values: Sequence[float], place: float) -> float:

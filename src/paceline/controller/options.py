@@ -1,39 +1,31 @@
-"""Decides which drafters a sequence may have in a step, as candidates for the planner, and turns its picks into plans.
+"""`Options`: what one sequence may draft in one step, and the plan that follows from the planner's pick.
 
-It also decides when a drafter starts to read a text, when it is probed, and which reason is given for no draft.
+Here it is decided which drafters a sequence may have, when a drafter starts to read a text, and when it is probed.
 """
 
 from __future__ import annotations
 
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field
+from itertools import pairwise
 
-from paceline.controller.candidates import (
-    Expectation,
-    MissedTokens,
-    OwnHistory,
-    Portfolio,
-    SequenceHistory,
-    made_candidate,
-    pass_likelihoods,
-)
-from paceline.controller.cost_model import CostModel
-from paceline.controller.planner import Candidate, Pick, worths_by_size
+from paceline.controller.acceptance import DecayedRatio
+from paceline.controller.candidates import Expectation, OwnHistory, SequenceHistory, never_rising
+from paceline.controller.planner import Candidate, Pick
+from paceline.controller.prices import StepPrices
 from paceline.controller.probing import ProbeBudget
 from paceline.controller.protocol import REASON_NO_DRAFT, REASON_NOT_ALLOWED, Offer
-from paceline.core import Calibration, Plan, Sequence
+from paceline.core import Plan, Sequence
 
 DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
-SMALL_CATCH_UP = 32  # tokens; reading more than this must be repaid by the tokens still to come
-_REPAYMENT = 1.25  # expected gain over the price of reading a text
-_LEAST_MISSED_SHARE = 0.05  # of that price, in tokens missed before a first start
+SMALL_CATCH_UP = 32  # tokens; a prefill longer than this must be repaid by the tokens still to come
+_REPAYMENT = 1.25  # expected gain of reading a text over its price (decision 022)
+_LEAST_MISSED_SHARE = 0.05  # tokens missed before a start, as a share of its price (decision 022)
 _PROBE_WINDOW = 4
-_ROWS_AHEAD = 4
-_FALLBACK_PERIOD = 64
+_FALLBACK_PERIOD = 64  # steps between the probes of a drafter below the user's threshold
 _ANSWER_LENGTH = 200  # tokens that an answer is expected to have
 _MOST_READ_AHEAD = 8
 
@@ -47,267 +39,186 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """The prices that hold in one step.
+class StepState:
+    """What all sequences share in one step: its number and prices, the users' limits, the least probability of a free
+    node at each depth, the time that probes may cost, and how many sequences each drafter has read."""
 
-    `rate` says how many tokens a second is worth. `steps_s[n]` is the time of the target's pass with n draft rows,
-    `row_s` the mean price of the first few rows, `plain_s` the time of a pass with one row for each sequence. A node of
-    a free draft at depth d must be accepted with a probability of at least `free_floors[d]`. `num_ready` says how many
-    sequences each drafter has read.
-    """
-
-    step: int
-    num_sequences: int
-    context: float
-    steps_s: list[float]
-    row_s: float
-    plain_s: float
-    rate: float
-    free_floors: abc.Sequence[float] = ()
-    num_ready: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls) -> Situation:
-        """Returns what holds before the first step."""
-        return cls(0, 0, 0.0, [0.0], 0.0, 0.0, 0.0)
-
-    def row_prices(self, num_rows: int, num_drafting: abc.Sequence[float]) -> list[float]:
-        """Returns the seconds that a row costs at each depth beside `num_rows` other rows, where `num_drafting[d]`
-        sequences are expected to draft to depth d.
-
-        The price is the least mean over the next few depths, so that the rows after a jump in cost share it.
-        """
-        last = len(self.steps_s) - 1
-        rows = [min(last, num_rows + round(added)) for added in accumulate(num_drafting, initial=0.0)]
-        depth = len(num_drafting)
-        return [
-            min(
-                (self.steps_s[rows[end]] - self.steps_s[rows[level]]) / max(1, rows[end] - rows[level])
-                for end in range(level + 1, min(depth, level + _ROWS_AHEAD) + 1)
-            )
-            for level in range(depth)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeTerms:
-    """When a model's draft is to stop: what is expected of it, what the model's confidence is worth, and the longest
-    draft."""
-
-    expectation: Expectation
-    calibration: Calibration
-    most_nodes: int
+    number: int
+    prices: StepPrices
+    limits: Limits
+    free_floors: list[float]
+    budget: ProbeBudget
+    num_ready: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class Options:
-    """One sequence's candidates. A `forced` drafter is used without a choice, because it reads the text or is probed.
-    `reason` is given where nothing is drafted."""
+    """One sequence's candidates in one step; `collect` fills them in.
 
+    A `forced` drafter is used without a choice, because it reads the text or is probed. `expectations` are those of the
+    drafters that run a model. `reason` is given where nothing is drafted.
+    """
+
+    sequence: Sequence
+    history: SequenceHistory
+    offer: Offer
+    step: StepState
     candidates: list[Candidate] = field(default_factory=list)
-    terms: dict[str, _MadeTerms] = field(default_factory=dict)
+    expectations: dict[str, Expectation] = field(default_factory=dict)
     reason: str = REASON_NO_DRAFT
     forced: str | None = None
 
-    def force(self, drafter: str) -> None:
-        """Leaves the planner no choice."""
-        self.candidates.clear()
-        self.forced = drafter
+    @property
+    def limit(self) -> int:
+        """The most draft tokens that the request, its end and the scheduler allow."""
+        window = self.sequence.usable_window(self.step.limits.num_speculative_tokens)
+        return min(window, self.offer.max_window)
 
+    def collect(self) -> Options:
+        """Finds the candidates; changes only what the histories say about starts and probes."""
+        for draft in self.offer.free_drafts:
+            if num_nodes := self._num_allowed(draft.drafter):
+                own = self.history.of(draft.drafter)
+                self.candidates.append(own.free_candidate(draft, self.step.free_floors[:num_nodes]))
+        free_worth = max((self.step.prices.worth(candidate, 1) for candidate in self.candidates), default=0.0)
+        for name in self.offer.num_missed:
+            num_nodes = self._num_allowed(name)
+            if num_nodes and self.forced is None:
+                self._add_model(name, num_nodes, free_worth)
+        return self
 
-def early_row_s(steps_s: abc.Sequence[float]) -> float:
-    """Returns the mean seconds of the first few draft rows."""
-    last = min(_ROWS_AHEAD, len(steps_s) - 1)
-    return (steps_s[last] - steps_s[0]) / max(1, last)
+    def user(self, pick: Pick) -> str | None:
+        """Returns the drafter that drafts: the forced one, or the planner's pick."""
+        return self.forced or (None if pick.candidate is None else self.candidates[pick.candidate].drafter)
 
-
-class OptionChooser:
-    """Turns offers into candidates, and the planner's picks into plans."""
-
-    def __init__(self, portfolio: Portfolio, costs: CostModel, limits: Limits) -> None:
-        self.budget = ProbeBudget()
-        self._portfolio = portfolio
-        self._costs = costs
-        self._limits = limits
-
-    def options(
-        self, sequence: Sequence, history: SequenceHistory, offer: Offer, limit: int, situation: Situation
-    ) -> Options:
-        """Returns the candidates of one sequence; changes only its history's entries on drafters that are off."""
-        options = Options()
-        for draft in offer.free_drafts:
-            own = history.of(draft.drafter)
-            allowed = self._allowed(options, draft.drafter, sequence, own, limit, situation)
-            if allowed:
-                options.candidates.append(self._portfolio.free_candidate(draft, own, situation.free_floors[:allowed]))
-        free_worth = max((_worth(candidate, situation, 1) for candidate in options.candidates), default=0.0)
-        for name, num_missed in offer.num_missed.items():
-            own = history.of(name)
-            allowed = self._allowed(options, name, sequence, own, limit, situation)
-            if allowed and options.forced is None:
-                passes = self.passes(name, offer, history, allowed)
-                self._add_made(options, name, num_missed, sequence, history, passes, free_worth, situation)
-        return options
-
-    def passes(self, name: str, offer: Offer, history: SequenceHistory, num_depths: int) -> list[float]:
-        """Returns for each depth of this drafter's draft the probability that it takes a pass of its own."""
-        reads_ahead = self._portfolio.of(name).reads_ahead
-        guesses = self._portfolio.guesses(offer.free_drafts, history) if reads_ahead else []
-        return pass_likelihoods(guesses, num_depths)
-
-    def plans(
-        self, options: abc.Sequence[Options], picks: abc.Sequence[Pick], limits: abc.Sequence[int], situation: Situation
-    ) -> list[Plan]:
-        """Returns the plan of each sequence: a free draft with the window picked, or a model's draft with the
-        thresholds at which it stops paying."""
-        users = [
-            option.forced or (None if pick.candidate is None else option.candidates[pick.candidate].drafter)
-            for option, pick in zip(options, picks, strict=True)
-        ]
-        num_free_nodes = sum(
-            pick.window for option, pick, name in zip(options, picks, users, strict=True) if name not in option.terms
-        )
-        plans: list[Plan] = []
-        for option, pick, name, limit in zip(options, picks, users, limits, strict=True):
-            if name is None:
-                plans.append(Plan("none", 0, reason=option.reason))
-            elif name in option.terms:
-                terms = replace(option.terms[name], most_nodes=min(limit, option.terms[name].most_nodes))
-                plans.append(self._made_plan(name, terms, users.count(name), num_free_nodes, situation))
-            else:
-                plans.append(Plan(name, pick.window))
-        return plans
-
-    def _made_plan(self, name: str, terms: _MadeTerms, num_users: int, num_rows: int, situation: Situation) -> Plan:
-        """Returns a plan for a model's draft. It ends where a node is not worth its row, or where the next node is not
-        worth its row and its share of the drafter's pass; the share assumes that the other sequences stop as this one
-        is expected to."""
-        num_drafting = [max(1.0, num_users * drafted) for drafted in terms.expectation.drafted[: terms.most_nodes]]
-        row_s = situation.row_prices(num_rows, num_drafting)
-        depth_s = {count: self._depth_s(name, count, situation.context) for count in set(map(round, num_drafting))}
-        pass_s = [depth_s[round(num)] / num for num in num_drafting]
-        worth = situation.rate / terms.expectation.continuation
-        return Plan(
-            name,
-            len(row_s),
-            stop_below=situation.rate * situation.row_s / 2,
-            deepen_above=tuple(worth * (row + own) for row, own in zip(row_s[1:], pass_s[1:], strict=True)),
-            branch_above=tuple(situation.rate * row for row in row_s),
-            read_above=self._read_above(name, num_users, situation.context),
-            calibration=terms.calibration,
-        )
-
-    def _depth_s(self, name: str, num_sequences: int, context: float) -> float:
-        """Returns the seconds of one depth of drafts, in passes that read ahead as much as recent ones did."""
-        return self._portfolio.of(name).pass_share * self._costs.depth_s(name, num_sequences, context)
-
-    def _read_above(self, name: str, num_users: int, context: float) -> tuple[float, ...]:
-        """Returns the price of one more row in a draft pass, measured in saved passes."""
-        rows_s = [self._costs.depth_s(name, num_users + extra, context) for extra in range(_MOST_READ_AHEAD + 1)]
-        return tuple(num_users * (more - less) / rows_s[0] for less, more in pairwise(rows_s))
-
-    def _allowed(
-        self, options: Options, name: str, sequence: Sequence, own: OwnHistory, limit: int, situation: Situation
-    ) -> int:
-        """Returns the most nodes this drafter may have; where that is 0, sets the reason in `options`."""
-        names = sequence.request.speculation.drafters
-        if limit == 0 or (names is not None and name not in names):
-            options.reason = REASON_NOT_ALLOWED
+    def _num_allowed(self, name: str) -> int:
+        """Returns the most nodes this drafter may have; where that is 0, sets the reason."""
+        names = self.sequence.request.speculation.drafters
+        if self.limit == 0 or (names is not None and name not in names):
+            self.reason = REASON_NOT_ALLOWED
             return 0
-        options.reason = DOES_NOT_PAY
-        if own.guard.is_pausing(situation.step):
+        self.reason = DOES_NOT_PAY
+        own, threshold = self.history.of(name), self.step.limits.fallback_threshold
+        if own.guard.is_pausing(self.step.number):
             return 0
-        rate = self._portfolio.of(name).acceptance_rate
-        limit = min(limit, own.reach)
-        threshold = self._limits.fallback_threshold
-        if threshold is None or rate is None or rate >= threshold:
-            return limit
-        options.reason = FALLBACK
-        return min(limit, _PROBE_WINDOW) if situation.step % _FALLBACK_PERIOD == 0 else 0
+        acceptance = own.usual.acceptance
+        if threshold is None or acceptance.above >= threshold * acceptance.below:
+            return min(self.limit, own.reach)
+        self.reason = FALLBACK
+        return min(self.limit, _PROBE_WINDOW) if self.step.number % _FALLBACK_PERIOD == 0 else 0
 
-    def _add_made(
-        self,
-        options: Options,
-        name: str,
-        num_missed: int,
-        sequence: Sequence,
-        history: SequenceHistory,
-        passes: list[float],
-        free_worth: float,
-        situation: Situation,
-    ) -> None:
+    def _add_model(self, name: str, num_nodes: int, free_worth: float) -> None:
         """Adds a drafter that runs a model: as a candidate if it has read the text, else if it is worth starting, or as
-        a probe. Its draft may have as many nodes as there are `passes`."""
-        own = history.of(name)
-        candidate, terms = self._made(name, own, num_missed, passes, situation)
-        options.terms[name] = terms
+        a probe."""
+        own, num_missed = self.history.of(name), self.offer.num_missed[name]
+        self.expectations[name] = own.expectation(num_nodes)
+        candidate = self._made_candidate(name, own)
         is_ready = num_missed <= SMALL_CATCH_UP
-        worth = _worth(candidate, situation, situation.num_ready.get(name, 0) + (not is_ready))
+        worth = self.step.prices.worth(candidate, self.step.num_ready[name] + (not is_ready))
         if is_ready:
             own.is_started = False
-            own.missed = MissedTokens()
+            own.missed, own.num_missed = DecayedRatio(), 0.0
             if worth > 0.0:
-                options.candidates.append(candidate)
+                self.candidates.append(candidate)
                 return
-        elif own.is_started or self._is_worth_starting(name, num_missed, worth, free_worth, sequence, own, situation):
+        elif own.is_started or self._is_worth_starting(name, own, worth, free_worth):
             own.is_started = True
-            options.force(name)
+            self._force(name)
             return
         is_off = worth <= 0.0 or own.guard.is_in_doubt
-        if is_off and own.retry.wait() and self._can_probe(name, num_missed, history, situation):
+        if is_off and own.retry.wait() and self._can_probe(name):
             own.is_probing = True
-            options.terms[name] = replace(terms, most_nodes=min(len(passes), _PROBE_WINDOW))
-            options.force(name)
+            self.expectations[name] = own.expectation(min(num_nodes, _PROBE_WINDOW))
+            self._force(name)
 
-    def _made(
-        self, name: str, own: OwnHistory, num_missed: int, passes: list[float], situation: Situation
-    ) -> tuple[Candidate, _MadeTerms]:
-        expectation = self._portfolio.expectation(name, own, len(passes))
-        one_s = self._depth_s(name, 1, situation.context)
-        all_s = self._depth_s(name, situation.num_sequences, situation.context)
-        own_s = (all_s - one_s) / (situation.num_sequences - 1) if situation.num_sequences > 1 else 0.0
+    def _force(self, name: str) -> None:
+        self.candidates.clear()
+        self.forced = name
+
+    def _made_candidate(self, name: str, own: OwnHistory) -> Candidate:
+        """Returns a draft that is still to be made as a candidate.
+
+        A drafter that stops by itself spends nothing on the depths below, and one that reads ahead needs no pass for
+        some of its tokens; both count as gains. A drafter in doubt must repay what it has to read first.
+        """
+        prices, expectation = self.step.prices, self.expectations[name]
+        one_s, all_s = (depth_s(name, own, count, prices) for count in (1, prices.num_sequences))
+        own_s = (all_s - one_s) / max(1, prices.num_sequences - 1)
+        passes = self.history.pass_likelihoods(name, self.offer.free_drafts, len(expectation.accepted))
+        gains = [
+            accepted + prices.rate * ((1.0 - drafted) * prices.row_s + (1.0 - drafted * needs_pass) * one_s)
+            for accepted, drafted, needs_pass in zip(expectation.accepted, expectation.drafted, passes, strict=True)
+        ]
+        num_missed = self.offer.num_missed[name]
         must_repay = own.guard.is_in_doubt and num_missed <= SMALL_CATCH_UP
-        price_s = self._costs.catch_up_s(name, num_missed) if must_repay else 0.0
-        shared_s = max(one_s - own_s, 1e-9)
-        candidate = made_candidate(name, expectation, passes, shared_s, own_s, situation.row_s, situation.rate, price_s)
-        return candidate, _MadeTerms(expectation, self._portfolio.calibration(name, own), len(passes))
+        price_s = prices.costs.catch_up_s(name, num_missed) if must_repay else 0.0
+        return Candidate(name, never_rising(gains), node_s=own_s, price_s=price_s, depth_s=max(0.0, one_s - own_s))
 
-    def _is_worth_starting(
-        self,
-        name: str,
-        num_missed: int,
-        worth: float,
-        free_worth: float,
-        sequence: Sequence,
-        own: OwnHistory,
-        situation: Situation,
-    ) -> bool:
-        """Returns whether the steps still to come will repay reading the text, and enough tokens were missed."""
-        own.missed.add(max(0.0, worth - free_worth))
-        if own.guard.is_in_doubt:
-            return False
-        price = situation.rate * self._costs.catch_up_s(name, num_missed)
-        num_steps = _expected_tokens(sequence) / (1.0 + worth)
-        if own.missed.rate * num_steps < _REPAYMENT * price:
-            return False
-        return own.has_drafted or own.missed.total >= _LEAST_MISSED_SHARE * price
+    def _is_worth_starting(self, name: str, own: OwnHistory, worth: float, free_worth: float) -> bool:
+        """Returns whether the steps still to come will repay the prefill, and enough tokens were missed already."""
+        own.missed.record(max(0.0, worth - free_worth))
+        own.num_missed += max(0.0, worth - free_worth)
+        price = self.step.prices.rate * self.step.prices.costs.catch_up_s(name, self.offer.num_missed[name])
+        num_steps = self._num_tokens_to_come() / (1.0 + worth)
+        repays = own.missed.above * num_steps >= _REPAYMENT * price * max(1.0, own.missed.below)
+        return repays and not own.guard.is_in_doubt and own.num_missed >= _LEAST_MISSED_SHARE * price
 
-    def _can_probe(self, name: str, num_missed: int, history: SequenceHistory, situation: Situation) -> bool:
+    def _num_tokens_to_come(self) -> float:
+        """Returns the expected number of tokens still to come, within `max_tokens`."""
+        expected = max(_ANSWER_LENGTH - self.sequence.num_output_tokens, _ANSWER_LENGTH / 2)
+        limit = self.sequence.request.sampling.max_tokens
+        return expected if limit is None else max(0.0, min(expected, limit - self.sequence.num_output_tokens))
+
+    def _can_probe(self, name: str) -> bool:
         """Returns whether a probe fits the budgets of all time and of this sequence."""
-        node_s = self._costs.depth_s(name, 1, situation.context) + situation.row_s
-        price_s = self._costs.catch_up_s(name, num_missed) + _PROBE_WINDOW * node_s
-        return all(budget.can_afford(price_s, situation.plain_s) for budget in (self.budget, history.budget))
+        prices = self.step.prices
+        node_s = prices.costs.depth_s(name, 1, prices.context) + prices.row_s
+        price_s = prices.costs.catch_up_s(name, self.offer.num_missed[name]) + _PROBE_WINDOW * node_s
+        budgets = (self.step.budget, self.history.budget)
+        return all(budget.can_afford(price_s, prices.plain_s) for budget in budgets)
 
 
-def _expected_tokens(sequence: Sequence) -> float:
-    """Returns the expected number of tokens still to come, within `max_tokens`."""
-    expected = max(_ANSWER_LENGTH - sequence.num_output_tokens, _ANSWER_LENGTH / 2)
-    limit = sequence.request.sampling.max_tokens
-    return expected if limit is None else max(0.0, min(expected, limit - sequence.num_output_tokens))
+def depth_s(name: str, own: OwnHistory, num_sequences: int, prices: StepPrices) -> float:
+    """Returns the seconds of one depth of drafts, in passes that read ahead as much as recent ones did."""
+    return own.usual.passes.estimate(1.0) * prices.costs.depth_s(name, num_sequences, prices.context)
 
 
-def _worth(candidate: Candidate, situation: Situation, num_sharing: int) -> float:
-    """Returns the expected tokens minus their cost at the mean price of a row, for the best number of nodes; at least
-    0."""
-    row_s = situation.row_s + candidate.depth_s / num_sharing
-    return worths_by_size(candidate, row_s, situation.rate)[-1]
+def make_plans(options: abc.Sequence[Options], picks: abc.Sequence[Pick], prices: StepPrices) -> list[Plan]:
+    """Returns the plan of each sequence: a free draft with the window picked, or a model's draft with the thresholds at
+    which it stops paying."""
+    users = [option.user(pick) for option, pick in zip(options, picks, strict=True)]
+    pairs = list(zip(options, picks, users, strict=True))
+    num_free_nodes = sum(pick.window for option, pick, name in pairs if name not in option.expectations)
+    plans: list[Plan] = []
+    for option, pick, name in pairs:
+        if name is None:
+            plans.append(Plan("none", 0, reason=option.reason))
+        elif name in option.expectations:
+            plans.append(_model_plan(name, option, users.count(name), num_free_nodes, prices))
+        else:
+            plans.append(Plan(name, pick.window))
+    return plans
+
+
+def _model_plan(name: str, option: Options, num_users: int, num_rows: int, prices: StepPrices) -> Plan:
+    """Returns a plan for a model's draft beside `num_rows` rows of free drafts.
+
+    The draft ends where a node is not worth its row, or where the next node is not worth its row and its share of the
+    drafter's pass. The share assumes that the other sequences stop as this one is expected to.
+    """
+    own, expectation = option.history.of(name), option.expectations[name]
+    num_drafting = [max(1.0, num_users * drafted) for drafted in expectation.drafted]
+    row_s = prices.row_prices(num_rows, num_drafting)
+    pass_s = [depth_s(name, own, round(num), prices) / num for num in num_drafting]
+    worth = prices.rate / expectation.continuation
+    draft_rows = range(num_users, num_users + _MOST_READ_AHEAD + 1)
+    passes_s = [prices.costs.depth_s(name, count, prices.context) for count in draft_rows]
+    return Plan(
+        name,
+        len(row_s),
+        stop_below=prices.rate * prices.row_s / 2,
+        deepen_above=tuple(worth * (row + own_pass) for row, own_pass in zip(row_s[1:], pass_s[1:], strict=True)),
+        branch_above=tuple(prices.rate * row for row in row_s),
+        read_above=tuple(num_users * (more - less) / passes_s[0] for less, more in pairwise(passes_s)),
+        calibration=own.calibration,
+    )

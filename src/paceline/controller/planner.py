@@ -7,8 +7,8 @@ maximizes tokens per second over many steps (Dinkelbach, 1967).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, product
 from operator import itemgetter
 
 
@@ -47,31 +47,17 @@ def best_plan(alternatives: Alternatives, steps_s: Sequence[float], rate: float)
     them where each has one candidate without prices. Else each sequence takes the candidate that is worth most at one
     of a few prices of a row, and the nodes are filled in exactly: tests on costs full of jumps hold that to 1 % of the
     optimum on average, 20 % at worst. Of several drafters that have a shared depth it takes the best one and leaves
-    the others out. O(nodes * log(nodes)).
+    the others out.
+    O(nodes * log(nodes)).
     """
     if len(alternatives) == 1:
         return [_best_alone(alternatives[0], steps_s, rate)]
-    sharing = {candidate.drafter for candidates in alternatives for candidate in candidates if candidate.depth_s}
-    if len(sharing) <= 1:
-        return _best_together(alternatives, steps_s, rate)
-    found = [_best_together(_with_one_sharing(alternatives, drafter), steps_s, rate) for drafter in sorted(sharing)]
-    return max(found, key=lambda picks: value(alternatives, picks, steps_s, rate))
-
-
-def _with_one_sharing(alternatives: Alternatives, drafter: str) -> Alternatives:
-    """The same candidates, but that of those with a shared depth only this drafter's have nodes."""
-    return [
-        [replace(one, gains=(), depth_s=0.0) if one.depth_s and one.drafter != drafter else one for one in candidates]
-        for candidates in alternatives
-    ]
-
-
-def _best_together(alternatives: Alternatives, steps_s: Sequence[float], rate: float) -> list[Pick]:
-    """As `best_plan`, where at most one drafter has a shared depth."""
     last = len(steps_s) - 1
-    num_rows = sorted({min(last, count) for count in (len(alternatives), 4 * len(alternatives), last)} - {0})
+    num_rows = sorted({min(last, len(alternatives)), last} - {0})
     prices_s = [0.0, *((steps_s[count] - steps_s[0]) / count for count in num_rows)]
-    assignments = dict.fromkeys(_assign(alternatives, price_s, rate) for price_s in prices_s)
+    sharing = {candidate.drafter for candidates in alternatives for candidate in candidates if candidate.depth_s}
+    cases = product(sorted(sharing) or [""], prices_s)
+    assignments = dict.fromkeys(_assign(alternatives, name, price_s, rate) for name, price_s in cases)
     found = [_fill(alternatives, *assignment, steps_s, rate) for assignment in assignments]
     return max([[PLAIN] * len(alternatives), *found], key=lambda picks: value(alternatives, picks, steps_s, rate))
 
@@ -117,8 +103,9 @@ def _best_alone(candidates: Sequence[Candidate], steps_s: Sequence[float], rate:
     return best
 
 
-def _assign(alternatives: Alternatives, row_s: float, rate: float) -> tuple[tuple[int | None, ...], int]:
-    """The candidate of each sequence that is worth most at this price of a row, and the deepest shared draft."""
+def _assign(alternatives: Alternatives, name: str, row_s: float, rate: float) -> tuple[tuple[int | None, ...], int]:
+    """Returns the candidate of each sequence that is worth most at this price of a row, and the deepest draft of the
+    only drafter with a shared depth that is considered, `name`."""
     free: list[tuple[float, int | None]] = []
     shared: list[tuple[list[float], int | None]] = []
     depth_s = 0.0
@@ -128,9 +115,13 @@ def _assign(alternatives: Alternatives, row_s: float, rate: float) -> tuple[tupl
         best_gain = 0.0
         for index, candidate in enumerate(candidates):
             worths = worths_by_size(candidate, row_s, rate)
-            if candidate.depth_s:
-                own_shared, depth_s = (worths, index), max(depth_s, candidate.depth_s)
-            elif candidate.gains and (worths[-1], candidate.gains[0]) > (best_free[0], best_gain):
+            if candidate.depth_s and candidate.drafter == name:
+                own_shared, depth_s = (worths, index), candidate.depth_s
+            elif (
+                not candidate.depth_s
+                and candidate.gains
+                and (worths[-1], candidate.gains[0]) > (best_free[0], best_gain)
+            ):
                 best_free, best_gain = (worths[-1], index), candidate.gains[0]
         free.append(best_free)
         shared.append(own_shared)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 PROBE_SHARE = 0.01
 _LEAST_PAUSE = 4
-_MOST_PAUSE = 1024
 _ALLOWANCE = 1.8  # plain steps that a drafter may be behind, or ahead
 _FEWEST_LOSSES = 2  # drafts in a row; one alone may have been long
 _CREDIT = 2.0  # plain steps that probes may take before anything is known
@@ -49,7 +48,7 @@ class Guard:
             self.pause = _LEAST_PAUSE
         elif self.balance_s < -most_s and self.num_losses >= _FEWEST_LOSSES:
             self.resume_at = step + 1 + self.pause
-            self.pause = min(_MOST_PAUSE, 2 * self.pause)
+            self.pause = 2 * self.pause
             self.balance_s = -most_s / 2
 
 
@@ -80,4 +79,4 @@ class RetryBackoff:
     def record(self, has_paid: bool) -> None:
         """Takes in the result of a probe."""
         self.idle_steps = 0
-        self.needed_steps = 2 * _LEAST_PAUSE if has_paid else min(_MOST_PAUSE, 2 * self.needed_steps)
+        self.needed_steps = 2 * _LEAST_PAUSE if has_paid else 2 * self.needed_steps
