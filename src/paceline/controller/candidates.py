@@ -21,7 +21,7 @@ from paceline.core.draft_tree import chain_length, cut
 _LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned, however cheap rows are
 _FIRST_GUESS = 0.75  # acceptance of a drafter before its first draft
 _FIRST_REACH = 3  # nodes of a first draft (decision 022)
-_MODEL_SLOPE = 1.5  # a model's confidence understates how often it is right (decision 016)
+_MODEL_SLOPE = 1.5  # a model's confidence understates how often it is right (decisions 016, 024)
 
 
 _drafter_ratio = partial(DecayedRatio, DRAFTER_MEMORY)

@@ -22,7 +22,7 @@ DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
 SMALL_CATCH_UP = 32  # tokens; a prefill longer than this must be repaid by the tokens still to come
-_REPAYMENT = 1.25  # expected gain of reading a text over its price (decision 022)
+_REPAYMENT = 1.25  # expected gain of reading a text over its price (decision 024)
 _LEAST_MISSED_SHARE = 0.05  # tokens missed before a start, as a share of its price (decision 022)
 _PROBE_WINDOW = 4
 _FALLBACK_PERIOD = 64  # steps between the probes of a drafter below the user's threshold
