@@ -1,6 +1,6 @@
 """Tests the rules that keep the code readable: import order, size budgets, docstrings, no module-level state.
 
-CONTRIBUTING.md states these rules; docs/architecture.md lists the files of a token's life.
+CONTRIBUTING.md states these rules; docs/extending.md lists the files of a token's life.
 """
 
 from __future__ import annotations

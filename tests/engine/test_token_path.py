@@ -1,4 +1,4 @@
-"""A plain decode step of a running stream executes the files that docs/architecture.md lists, and no others."""
+"""A plain decode step of a running stream executes the files that docs/extending.md lists, and no others."""
 
 from __future__ import annotations
 
