@@ -68,10 +68,8 @@ class AdaptiveController:
             self._forget_ended()
         num_extra = min(room.spare_rows, self._limits.num_speculative_tokens * len(sequences))
         context = sum(len(sequence.token_ids) for sequence in sequences) / len(sequences)
-        steps_s, plain_s = (
-            self.costs.steps_s(room.num_rows, num_extra, context),
-            self.costs.step_s(len(sequences), context),
-        )
+        steps_s = self.costs.steps_s(room.num_rows, num_extra, context)
+        plain_s = self.costs.step_s(len(sequences), context)
         speedup = _speedup(self._speedup_between_copies)
         self._prices = prices = StepPrices(self.costs, len(sequences), context, plain_s, steps_s, speedup)
         floors = prices.free_floors(self._limits.num_speculative_tokens, _speedup(self._speedup))
