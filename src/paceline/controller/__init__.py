@@ -1,6 +1,6 @@
 """The controller: decides in each step which drafter drafts how many tokens for which sequence.
 
-It knows drafters by their names only, and nothing here can change the text. `adaptive` is where to start reading.
+It knows drafters only by name, and it cannot change the text. Start reading at `adaptive`.
 """
 
 from paceline.controller.adaptive import AdaptiveController

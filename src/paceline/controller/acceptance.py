@@ -1,8 +1,8 @@
 """How likely drafts are to be accepted, learnt from what the target committed.
 
-`ConfidenceModel` serves drafts that exist before the plan, and `DecayedRatio` those that are still to be made. Only
-what the target decided on is evidence. What follows a rejected node was never judged, and a draft that was accepted
-whole says nothing about the tokens that would have come after it.
+`ConfidenceModel` is used for drafts that exist before the plan, and `DecayedRatio` for drafts that do not exist yet.
+Only nodes that the target decided on are evidence. Nodes after a rejected one were never judged. If a whole draft was
+accepted, nothing is known about the tokens that would have come after it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from paceline.core import Calibration, Draft
 from paceline.core.draft import log_odds, probability_of
 from paceline.core.draft_tree import survivals
 
-RECENT_MEMORY = 0.96  # the weight of a step in a mean of recent steps, against the next step (decision 022)
-DRAFTER_MEMORY = 0.995  # the same for what is known of a drafter over all sequences
-_PRIOR_WEIGHT = 4.0  # cases that a prior counts as
+RECENT_MEMORY = 0.96  # in means of recent steps, a step's weight over that of the next one (decision 022)
+DRAFTER_MEMORY = 0.995  # the same in a drafter's rates over all sequences
+_PRIOR_WEIGHT = 4.0  # a prior counts as much as this many entries
 _SEQUENCE_STEP = 0.025  # learning rate of a sequence's bias
 _LEAST_STEP = 0.0025  # learning rate of a drafter's calibration after many judgements
-_FIRST_WEIGHT = 13.0  # judgements that the calibration at the start counts as
-_SLOPE_SHARE = 0.1  # learning rate of the slope over that of the bias
-_LEAST_VARIANCE = 0.06  # limits a step where nearly all or nearly no nodes are accepted
+_FIRST_WEIGHT = 13.0  # the initial calibration counts as much as this many judgements
+_SLOPE_SHARE = 0.1  # the learning rate of the slope, divided by that of the bias
+_LEAST_VARIANCE = 0.06  # limits the step if nearly all or nearly no nodes are accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,10 @@ class Judgement:
 
 
 def judge(draft: Draft, committed: Sequence[int]) -> list[Judgement]:
-    """Returns the nodes of a draft that the committed tokens decide on, whether or not the target was shown the draft.
+    """Returns a judgement for each node of the draft that the committed tokens accept or reject.
 
-    `committed` are the tokens after the draft's root. Siblings of an accepted node are judged too.
+    `committed` are the tokens after the draft's root. Siblings of an accepted node are judged too. The target need not
+    have checked the draft.
     """
     judgements: list[Judgement] = []
     parent: int | None = None
@@ -54,11 +55,11 @@ def judge(draft: Draft, committed: Sequence[int]) -> list[Judgement]:
 
 @dataclass(slots=True)
 class ConfidenceModel:
-    """A drafter's calibration over all sequences, to which each sequence adds a bias of its own.
+    """A drafter's calibration over all sequences. Each sequence adds a bias of its own to it.
 
-    It is a logistic regression on the log-odds of the drafter's confidence that takes one step for each judgement.
-    Steps shrink with the number of judgements. Like those of Newton's method they are larger where nearly all or nearly
-    no nodes are accepted, because there the gradient alone would need hundreds of nodes.
+    It is a logistic regression on the log-odds of the drafter's confidence, and it takes one step for each judgement.
+    Steps become smaller with the number of judgements. As in Newton's method, they are larger if nearly all or nearly
+    no nodes are accepted, because the gradient alone would then need hundreds of nodes.
     """
 
     slope: float = 1.0
@@ -82,14 +83,14 @@ class ConfidenceModel:
 
 
 def calibrated_survivals(draft: Draft, calibration: Calibration) -> list[float]:
-    """Returns for each node the probability that it and all nodes above it are accepted."""
+    """Returns for each node the probability that the target accepts it and all its ancestors."""
     known = {confidence: calibration.probability(confidence) for confidence in set(draft.confidences)}
     return survivals(draft, (known[confidence] for confidence in draft.confidences))
 
 
 @dataclass(slots=True)
 class DecayedRatio:
-    """A ratio of two sums in which older entries weigh less, for example of cases that were true to cases tried."""
+    """A ratio of two sums, for example accepted to drafted tokens. Older entries have less weight in both sums."""
 
     memory: float = RECENT_MEMORY
     above: float = 0.0
@@ -101,5 +102,5 @@ class DecayedRatio:
         self.below = self.below * self.memory + below
 
     def estimate(self, prior: float) -> float:
-        """Returns the ratio; `prior` stands in for a few entries, so that little evidence changes little."""
+        """Returns the ratio. `prior` counts as much as four entries, so the first entries change it little."""
         return (self.above + _PRIOR_WEIGHT * prior) / (self.below + _PRIOR_WEIGHT)

@@ -1,9 +1,8 @@
-"""`AdaptiveController`: spends each step's rows where they bring the most tokens per second, and nothing where no draft
-pays.
+"""`AdaptiveController`: plans the drafts that bring the most tokens per second, and none if no draft saves time.
 
-Start reading here. `prices` says what rows and passes cost, `candidates` what drafts are expected to bring, `options`
-who may draft at all, `planner` chooses, and `probing` bounds the price of errors. docs/controller.md explains the whole
-with an example.
+Start reading here. `prices` says what rows and passes cost. `candidates` estimates how many tokens a draft will bring.
+`options` decides which drafters a sequence may use. `planner` chooses the drafts, and `probing` limits losses.
+docs/controller.md explains all of it with an example.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from paceline.controller.protocol import Offer, StepOutcome, StepRoom, level
 from paceline.core import Plan, Sequence
 from paceline.core.draft_tree import chain_length
 
-_COPY_LENGTH = 5  # nodes of a free draft that make a step one that copies
-_FIRST_SPEEDUP = 1.3  # expected before anything was measured
-_NUM_FIRST_STEPS = 12.0  # plain steps that this expectation counts as
+_COPY_LENGTH = 5  # a step with a free draft of so many nodes copies a passage
+_FIRST_SPEEDUP = 1.3  # assumed before anything is measured
+_NUM_FIRST_STEPS = 12.0  # the assumption counts as much as this many plain steps
 
 
 def _first_speedup() -> DecayedRatio:
@@ -34,11 +33,11 @@ def _first_speedup() -> DecayedRatio:
 
 
 class AdaptiveController:
-    """Plans each step from measured costs and measured acceptance; window 0, plain decoding, is a normal outcome.
+    """Plans each step from measured costs and measured acceptance. Window 0, plain decoding, is a normal plan.
 
-    A drafter that runs a model starts to read a sequence's text once it has missed enough tokens there, and if the
-    tokens still to come will repay the prefill. A drafter that is off is probed now and then; probes take at most 1 %
-    of all time and of the sequence's own.
+    A model drafter reads a sequence's text only after it has missed enough tokens there, and only if the tokens to
+    come are expected to repay the prefill. A drafter that is off is probed now and then. Probes may cost 1 % of the
+    engine's time and 1 % of the sequence's time, plus two plain steps each.
     """
 
     def __init__(self, costs: CostModel, limits: Limits) -> None:
@@ -55,12 +54,12 @@ class AdaptiveController:
 
     @property
     def times(self) -> SpeculationTimes:
-        """The time of all steps with plans, by what it went into; losses are added when a sequence has ended."""
+        """The times of all steps with plans. What drafters lost on a sequence is added when the sequence has ended."""
         self._forget_ended()
         return self._times
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
-        """Returns one plan for each sequence: those that together bring the most tokens for their time."""
+        """Returns one plan for each sequence. Together the plans bring the most tokens for their time."""
         if not sequences:
             return []
         self._number += 1
@@ -84,7 +83,7 @@ class AdaptiveController:
         return [plan.with_window(window) for plan, window in zip(plans, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
-        """Learns from one step what rows cost, which drafts were accepted, and what each drafter gained or lost."""
+        """Learns from one step what rows cost, which drafts were accepted, and the time each drafter saved or lost."""
         if not outcome.sequences or self._prices is None:
             return
         prices = self._prices
@@ -101,15 +100,15 @@ class AdaptiveController:
             self._learn(outcome, index, bill, prices)
 
     def _forget_ended(self) -> None:
-        """Adds what drafters lost on the sequences that have ended, and drops their histories."""
+        """Adds the time that drafters lost on ended sequences, and drops the histories of these sequences."""
         for sequence in [sequence for sequence in self._histories if sequence.is_finished]:
             for own in self._histories.pop(sequence).drafters.values():
                 self._times.lost_s += max(0.0, -own.net_s) * self.costs.common_factor
                 self._times.wasted_s += own.unrepaid_prefill_s * self.costs.common_factor
 
     def _refine_drafter(self, name: str, measured_s: float, outcome: StepOutcome, prices: StepPrices) -> None:
-        """Counts a drafter's passes, which sequences share, and compares its time with the predicted time of those
-        passes where it read little else."""
+        """Compares the number of a drafter's passes, which its sequences share, with the expected number. If it had few
+        other tokens to read, it also corrects the cost model by the measured time."""
         users = [i for i, plan in enumerate(outcome.plans) if plan.drafter == name and plan.window > 0]
         sizes = {i: chain_length(outcome.drafts[i]) for i in users}
         num_depths = max(sizes.values(), default=0)
@@ -144,8 +143,8 @@ class AdaptiveController:
             budget.total_s += step_s
 
     def _keep_speedup(self, outcome: StepOutcome, bills: list[Bill], prices: StepPrices) -> None:
-        """Records tokens and time, in plain steps, of all sequences, and apart those of the sequences that did not
-        copy. The prefill of whole texts is left out, because it is done once."""
+        """Records the tokens and the time, in plain steps, of all sequences. It records those of the sequences that did
+        not copy a passage separately. A prefill is left out, because it happens once."""
         plain_s = prices.plain_s / prices.num_sequences
         spent = [1.0 + (bill.cost_s - bill.prefill_s) / plain_s for bill in bills]
         tokens = [len(verdict.committed) for verdict in outcome.verdicts]
@@ -157,7 +156,7 @@ class AdaptiveController:
             self._speedup_between_copies.record(above / len(tokens), below / len(tokens))
 
     def _learn(self, outcome: StepOutcome, index: int, bill: Bill, prices: StepPrices) -> None:
-        """Learns from all drafts of one sequence, and from what they cost and saved."""
+        """Learns from all drafts of one sequence, and from the time that they cost and saved."""
         history = self._histories[outcome.sequences[index]]
         plan, draft, verdict = outcome.plans[index], outcome.drafts[index], outcome.verdicts[index]
         for free in outcome.offers[index].free_drafts:
@@ -172,12 +171,12 @@ class AdaptiveController:
         is_made = self.costs.has_price(plan.drafter)
         if is_made:
             own.learn_made(draft, plan.window, verdict.committed)
-        num_drafted = chain_length(draft) if is_made else len(draft)  # branches come on top
+        num_drafted = chain_length(draft) if is_made else len(draft)  # branches are not counted
         own.usual.acceptance.record(len(verdict.path), num_drafted)
         if outcome.offers[index].num_missed.get(plan.drafter, 0) <= SMALL_CATCH_UP:
             own.guard.record(bill.saved_s, prices.plain_s, self._number)
             if own.guard.is_pausing(self._number + 1):
-                own.reach = 1  # the next draft only asks whether things have changed
+                own.reach = 1  # the next draft is only a test
         if own.is_probing:
             own.is_probing = False
             own.retry.record(bill.saved_s > 0.0)
@@ -186,10 +185,10 @@ class AdaptiveController:
 
 
 def _speedup(measured: DecayedRatio) -> float:
-    """Returns how much faster than plain decoding the text runs; at least 1."""
+    """Returns the recent speed divided by the speed of plain decoding; at least 1."""
     return max(1.0, measured.above / measured.below)
 
 
 def _count_ready(offers: list[Offer]) -> Counter[str]:
-    """Returns for each drafter that runs a model how many sequences it has read."""
+    """Returns for each model drafter the number of sequences in which it can draft without a prefill."""
     return Counter(name for offer in offers for name, missed in offer.num_missed.items() if missed <= SMALL_CATCH_UP)

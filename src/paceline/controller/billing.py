@@ -13,9 +13,9 @@ from paceline.controller.protocol import StepOutcome
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """`cost_s` is the time of the draft's rows and of its drafter, of which `prefill_s` went into reading the text once
-    for all drafts to come. `saved_s` is the time that plain decoding would have taken for the accepted tokens, minus
-    the cost."""
+    """What a draft cost and saved. `cost_s` is the time of its rows and of its drafter. `prefill_s` is the part of it
+    in which the drafter read the text, once for all later drafts. `saved_s` is the time that plain decoding would have
+    taken for the accepted tokens, minus `cost_s`."""
 
     cost_s: float
     prefill_s: float
@@ -23,8 +23,8 @@ class Bill:
 
 
 def make_bills(outcome: StepOutcome, prices: StepPrices) -> Iterator[Bill]:
-    """Yields the bill of each sequence. Rows are paid by node. The sequences that a drafter drafted for share its
-    measured time; all sequences share that of a free drafter, which always proposes."""
+    """Yields the bill of each sequence. Every node costs the same for its row. The measured time of a model drafter is
+    shared by the sequences that it drafted for. A free drafter always proposes, so all sequences share its time."""
     num_nodes = min(sum(map(len, outcome.drafts)), len(prices.steps_s) - 1)
     row_s = (prices.steps_s[num_nodes] - prices.steps_s[0]) / max(1, num_nodes)
     users = Counter(plan.drafter for plan in outcome.plans if plan.window > 0)

@@ -1,6 +1,6 @@
-"""What the controller has learnt about drafters and sequences, and the candidates for the planner made from it.
+"""What the controller has learnt about drafters and sequences, and the planner's candidates that follow from it.
 
-It learns from every draft, whether the target was shown it or not. Nothing here decides.
+It learns from every draft, even if the target did not check it. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from paceline.core import Calibration, Draft
 from paceline.core.draft_tree import chain_length, cut
 
 _LEAST_SURVIVAL = 0.04  # nodes less likely than this are not planned, however cheap rows are
-_FIRST_GUESS = 0.75  # acceptance of a drafter before its first draft
-_FIRST_REACH = 3  # nodes of a first draft (decision 022)
+_FIRST_GUESS = 0.75  # a drafter's acceptance rate at each depth, assumed before its first draft
+_FIRST_REACH = 3  # the most nodes of a first draft (decision 022)
 _MODEL_SLOPE = 1.5  # a model's confidence understates how often it is right (decisions 016, 024)
 
 
@@ -29,12 +29,12 @@ _drafter_ratio = partial(DecayedRatio, DRAFTER_MEMORY)
 
 @dataclass(slots=True)
 class DrafterHistory:
-    """What is known of one drafter over all sequences.
+    """What is known about one drafter over all sequences.
 
-    `advance[d]` is the rate at which it drafts a token at depth d that is right, if all before were right.
-    `continuation` is the rate at which a token that it drafts there is right. `reads_ahead` says that its model checks
-    the guesses of free drafters in the passes that it makes anyway, and `passes` compares the passes that it makes
-    with those expected. `acceptance` compares accepted with drafted tokens.
+    The first two rates are for the case that all tokens before are right. `advance[d]` is the rate at which the drafter
+    then drafts a token at depth d and it is right. `continuation` is the rate at which a token that it drafts is right.
+    `reads_ahead` says that its model also reads guesses of the suffix tree in its passes. `passes` is the number of its
+    passes divided by the expected number. `acceptance` is the number of accepted tokens divided by the drafted ones.
     """
 
     confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
@@ -47,13 +47,13 @@ class DrafterHistory:
 
 @dataclass(slots=True)
 class OwnHistory:
-    """What is known of one drafter on one sequence; `usual` is what is known of it over all sequences.
+    """What is known about one drafter on one sequence. `usual` is what is known about it over all sequences.
 
-    `reach` is the most nodes that a draft may have: the first draft is short, and each success allows longer ones.
-    `net_s` is the time that drafts saved minus what they cost. `unrepaid_prefill_s` is the time spent on reading the
-    text since a draft was last accepted. `missed` are the tokens that the drafter would have brought in each step
-    beyond the best free draft if it had read the text, and `num_missed` is their sum. `is_started` says that the
-    drafter was found worth reading the text, and `is_probing` that its next draft is a probe.
+    `reach` is the most nodes that a draft may have. The first draft is short, and accepted tokens allow longer ones.
+    `net_s` is the time that drafts saved minus the time that they cost. `unrepaid_prefill_s` is the time of prefills
+    since a draft last had an accepted token. For each step before the prefill, `missed` records the tokens that the
+    drafter would have saved beyond the best free draft, and `num_missed` is their sum. `is_started` says that the
+    controller has decided to let the drafter read the text. `is_probing` says that its next draft is a probe.
     """
 
     usual: DrafterHistory
@@ -75,15 +75,15 @@ class OwnHistory:
         return self.usual.confidence.calibration(self.bias)
 
     def free_candidate(self, draft: Draft, floors: Sequence[float]) -> Candidate:
-        """Returns a draft that exists as a candidate: at most as many nodes as there are floors, up to the first one
-        that is less likely than its floor to be accepted."""
+        """Returns the candidate for a draft that exists. It has at most `len(floors)` nodes, and it ends before the
+        first node whose survival is below its floor."""
         survivals = calibrated_survivals(cut(draft, len(floors)), self.calibration)
         lowest = zip(accumulate(survivals, min), floors, strict=False)
         kept = takewhile(lambda node: node[0] >= max(_LEAST_SURVIVAL, node[1]), lowest)
         return Candidate(draft.drafter, [survival for survival, _ in kept])
 
     def expectation(self, num_depths: int) -> Expectation:
-        """Returns what to expect of a draft that is still to be made."""
+        """Returns what to expect of a draft that does not exist yet."""
         usual = self.usual
         rates = (
             self.advance[depth].estimate(usual.advance[depth].estimate(_FIRST_GUESS)) for depth in range(num_depths)
@@ -99,8 +99,8 @@ class OwnHistory:
             self.reach = max(self.reach, _FIRST_REACH + 2 * num_accepted)
 
     def learn_made(self, draft: Draft, window: int, committed: Sequence[int]) -> None:
-        """Learns from a draft that was made for a plan of `window` nodes. A draft that ended earlier, even an empty
-        one, is evidence of where the drafter stops; a window that was filled is none."""
+        """Learns from a draft that was made for a plan of `window` nodes. A draft that is shorter than its window, even
+        an empty one, shows where the drafter stops. A draft that fills its window does not."""
         self.learn_free(draft, committed)
         length = chain_length(draft)
         pairs = zip(draft.token_ids[:length], committed, strict=False)
@@ -117,28 +117,28 @@ Portfolio = defaultdict[str, DrafterHistory]
 
 
 def new_portfolio(model_drafters: Iterable[str] = ()) -> Portfolio:
-    """Returns the histories of drafters that have not drafted yet. Those in `model_drafters` run a model."""
+    """Returns histories of drafters that have not drafted yet. The drafters in `model_drafters` run a model."""
     return defaultdict(DrafterHistory, {name: DrafterHistory(ConfidenceModel(_MODEL_SLOPE)) for name in model_drafters})
 
 
 @dataclass(slots=True)
 class SequenceHistory:
-    """One sequence: its drafters by name, and what probes may cost in its own time."""
+    """What is known about one sequence: the histories of the drafters by name, and the time that probes may cost."""
 
     portfolio: Portfolio
     drafters: dict[str, OwnHistory] = field(default_factory=dict)
     budget: ProbeBudget = field(default_factory=ProbeBudget)
 
     def of(self, drafter: str) -> OwnHistory:
-        """Returns the drafter's history on this sequence, a new one if it has none."""
+        """Returns the drafter's history on this sequence. If there is none, it makes one."""
         own = self.drafters.get(drafter)
         if own is None:
             own = self.drafters[drafter] = OwnHistory(self.portfolio[drafter])
         return own
 
     def pass_likelihoods(self, drafter: str, free_drafts: Sequence[Draft], num_depths: int) -> list[float]:
-        """Returns for each depth of a model's draft the probability that it takes a pass of its own. A model that reads
-        ahead needs none after tokens that the best free chain guessed right."""
+        """Returns for each depth of a model's draft the probability that it needs a pass of its own. A model that reads
+        ahead needs no further pass after a token that the best free chain has guessed right."""
         chains = [draft for draft in free_drafts if self.of(drafter).usual.reads_ahead]
         guesses = [
             calibrated_survivals(cut(one, chain_length(one)), self.of(one.drafter).calibration) for one in chains
@@ -149,10 +149,11 @@ class SequenceHistory:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What to expect of a draft that is still to be made: `accepted[d]` is the probability that its node at depth d is
-    drafted and accepted, `continuation` that a further node would be accepted if it was drafted.
+    """What to expect of a draft that does not exist yet. `accepted[d]` is the probability that its node at depth d is
+    drafted and accepted. `continuation` is the probability that one more node is accepted if it is drafted.
 
-    The first is more than a product of two rates, because drafters go on where they are sure.
+    `accepted` is not computed from separate rates of drafting and acceptance, because drafters go on when they are
+    sure. The product of the two rates would be too low.
     """
 
     accepted: tuple[float, ...]
@@ -160,13 +161,13 @@ class Expectation:
 
     @property
     def drafted(self) -> tuple[float, ...]:
-        """For each depth the probability that the draft gets there: that all before it is accepted."""
+        """The probability that the draft reaches each depth: here, that all nodes before it are accepted."""
         return (1.0, *self.accepted[:-1])
 
 
 def never_rising(values: Sequence[float]) -> list[float]:
-    """Returns the sequence with the same sum that never rises and is nearest in squares: runs that rise are replaced by
-    their mean."""
+    """Returns the sequence that never rises, has the same sum as `values`, and is closest to them in squared distance.
+    It replaces each rising run by its mean (isotonic regression)."""
     runs: list[tuple[float, int]] = []
     for value in values:
         total, count = value, 1

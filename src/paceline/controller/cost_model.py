@@ -1,7 +1,8 @@
-"""What a step costs: measured tables (`StepCosts`) and what running has since shown about them (`CostModel`).
+"""What a step costs: the measured tables (`StepCosts`) and their corrections by later steps (`CostModel`).
 
-The tables come from real forward passes (engine/profile.py) or from a file. Only ratios decide, so a slowdown of
-everything, by a noisy neighbour say, is kept apart from what one row count or one drafter costs against the others.
+The tables come from real forward passes (engine/profile.py) or from a file. Only ratios of times affect decisions. If
+everything becomes slower, for example because of another process, this is one factor for all entries. Each row count
+and each drafter also has a factor of its own, relative to the others.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from itertools import accumulate
 
 import msgspec
 
-_COMMON_RATE = 0.3  # how fast a slowdown of everything is followed
-_OWN_RATE = 0.02  # and what one entry costs against the others
-_MAX_SURPRISE = 0.4  # in log time; more than this in one step is an outlier
+_COMMON_RATE = 0.3  # learning rate of the common factor
+_OWN_RATE = 0.02  # learning rate of an entry's own factor
+_MAX_SURPRISE = 0.4  # of the log of measured over predicted time; larger errors are cut to this
 
 
 class RowTable(msgspec.Struct, frozen=True):
-    """Seconds of one forward pass by number of rows, without context; `context_s` more for each position of context of
-    a sequence, and `row_context_s` more for each row and position of its context."""
+    """The seconds of one forward pass by its number of rows, if the sequences have no context. For each position of the
+    mean context of the sequences, a pass takes `context_s` more, and each of its rows takes `row_context_s` more."""
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -30,31 +31,31 @@ class RowTable(msgspec.Struct, frozen=True):
     row_context_s: float = 0.0
 
     def at(self, num_rows: float) -> float:
-        """Interpolated, beyond the ends along the last piece; never falls with the rows."""
+        """Returns the seconds for a number of rows. It interpolates the table, and never returns less for more rows."""
         return _interpolate(self.rows, tuple(accumulate(self.seconds, max)), num_rows)
 
 
 class DrafterCosts(msgspec.Struct, frozen=True):
-    """What a drafter that runs a model costs: a pass by number of sequences, which gives a depth of their drafts, and
-    the reading of a token."""
+    """What a model drafter costs. `depth` holds the seconds of one pass by the number of sequences; a pass drafts one
+    token for each of them. `missed_token_s` is the time to read one unread token."""
 
     depth: RowTable
     missed_token_s: float
 
 
 class StepCosts(msgspec.Struct, frozen=True):
-    """Everything that a start-up profile measures."""
+    """All tables that the profile at start-up measures."""
 
     target: RowTable
     drafters: dict[str, DrafterCosts] = {}
 
 
 class CostModel:
-    """Predicted seconds, refined by what steps really took.
+    """Predicts seconds, and corrects the predictions by the time that steps really took.
 
-    Each measurement moves the common factor of all predictions fast and the entry's own factor slowly, both by a
-    bounded amount, so one slow step changes little and a lasting slowdown of everything no decision. Predictions leave
-    the common factor out: they compare.
+    Each measurement moves the common factor of all predictions fast and the entry's own factor slowly. Both movements
+    are bounded, so one slow step changes little. A lasting slowdown of everything changes no decision: predictions
+    leave out the common factor, because they are only compared with each other.
     """
 
     def __init__(self, costs: StepCosts) -> None:
@@ -66,8 +67,8 @@ class CostModel:
         self._factors: defaultdict[str | int, float] = defaultdict(lambda: 1.0)  # by drafter, or bucket of rows
 
     def steps_s(self, num_rows: int, num_extra: int, context: float) -> list[float]:
-        """Returns the seconds of the target's pass with 0 to `num_extra` rows beyond `num_rows`, after `context`
-        positions each. They never fall with the rows."""
+        """Returns the seconds of the target's pass with `num_rows` rows and 0, 1, ... `num_extra` more. `context` is
+        the mean number of tokens of the sequences. The seconds never fall as rows are added."""
         target = self.costs.target
         per_row, base_s = target.row_context_s * context, target.context_s * context
         times = [
@@ -77,15 +78,15 @@ class CostModel:
         return list(accumulate(times, max))
 
     def step_s(self, num_rows: int, context: float) -> float:
-        """Returns the seconds of the target's pass over `num_rows`."""
+        """Returns the seconds of the target's pass with `num_rows` rows."""
         return self.steps_s(num_rows, 0, context)[0]
 
     def has_price(self, drafter: str) -> bool:
-        """Whether the drafter runs a model; the others cost nothing."""
+        """Returns whether the drafter runs a model. Free drafters have no predicted cost."""
         return drafter in self.costs.drafters
 
     def depth_s(self, drafter: str, num_sequences: int, context: float) -> float:
-        """Returns the seconds of one depth of a drafter's drafts for so many sequences."""
+        """Returns the seconds of one pass of a drafter, which drafts one token for each sequence."""
         costs = self.costs.drafters.get(drafter)
         if costs is None:
             return 0.0
@@ -93,16 +94,16 @@ class CostModel:
         return (self._depth_s[drafter](num_sequences) + context_s) * self._factors[drafter]
 
     def catch_up_s(self, drafter: str, num_missed: int) -> float:
-        """Returns the seconds to read so many tokens beside a pass that is made anyhow."""
+        """Returns the seconds that a drafter needs to read `num_missed` tokens, without its passes for the draft."""
         costs = self.costs.drafters.get(drafter)
         return 0.0 if costs is None else costs.missed_token_s * num_missed * self._factors[drafter]
 
     def refine_step(self, num_rows: int, context: float, measured_s: float) -> None:
-        """Learns from a pass of the target."""
+        """Learns from the measured time of a target pass."""
         self._refine(self._bucket(num_rows), measured_s, self.step_s(num_rows, context))
 
     def refine_drafter(self, drafter: str, predicted_s: float, measured_s: float) -> None:
-        """Learns from a drafter's passes in one step, which `depth_s` and `catch_up_s` predicted."""
+        """Learns from a drafter's time in one step. `predicted_s` is a sum of `depth_s` and `catch_up_s`."""
         self._refine(drafter, measured_s, predicted_s)
 
     def _refine(self, entry: str | int, measured_s: float, predicted_s: float) -> None:
@@ -115,7 +116,7 @@ class CostModel:
 
 
 def _bucket_of(rows: Sequence[int], num_rows: int) -> int:
-    """Returns the index of the first entry of a table that is not below `num_rows`, or of the last one."""
+    """Returns the index of the first entry of `rows` that is at least `num_rows`, else the last index."""
     return min(bisect_left(rows, num_rows), len(rows) - 1)
 
 

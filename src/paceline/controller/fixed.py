@@ -8,11 +8,11 @@ from paceline.core import Plan, Sequence
 
 
 class FixedController:
-    """Wants `num_speculative_tokens` for every sequence: the longest free draft, else one of the first of
-    `model_drafters` that the request allows and that has room for it.
+    """Plans a draft of `num_speculative_tokens` for every sequence. It takes the longest free draft. If there is none,
+    the first of `model_drafters` that the request allows and that has room for the sequence drafts.
 
-    A window never exceeds what the request allows (`speculation`) and can still use (`max_tokens`). Where rows are
-    short, the windows are levelled from the top.
+    A window is at most what the request allows (`speculation`) and can still use (`max_tokens`). If there are too few
+    rows for all windows, the longest windows are shortened first.
     """
 
     def __init__(self, num_speculative_tokens: int, *model_drafters: str) -> None:
@@ -21,13 +21,13 @@ class FixedController:
         self.times = SpeculationTimes()
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
-        """Plans as the class says."""
+        """Returns one plan for each sequence, as the class describes."""
         wanted = [self._wanted(*pair) for pair in zip(sequences, offers, strict=True)]
         windows = level([plan.window for plan in wanted], room.spare_rows)
         return [plan.with_window(window) for plan, window in zip(wanted, windows, strict=True)]
 
     def observe(self, outcome: StepOutcome) -> None:
-        """Learns nothing."""
+        """Adds the step to `times`. This controller learns nothing."""
         self.times.add(outcome.drafting_s, outcome.target_s)
 
     def _wanted(self, sequence: Sequence, offer: Offer) -> Plan:

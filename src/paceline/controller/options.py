@@ -1,6 +1,6 @@
 """`Options`: what one sequence may draft in one step, and the plan that follows from the planner's pick.
 
-Here it is decided which drafters a sequence may have, when a drafter starts to read a text, and when it is probed.
+This module decides which drafters a sequence may use, when a drafter starts to read a text, and when it is probed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from paceline.core import Plan, Sequence
 DOES_NOT_PAY = "does not pay"
 FALLBACK = "fallback_threshold"
 
-SMALL_CATCH_UP = 32  # tokens; a prefill longer than this must be repaid by the tokens still to come
-_REPAYMENT = 1.25  # expected gain of reading a text over its price (decision 024)
-_LEAST_MISSED_SHARE = 0.05  # tokens missed before a start, as a share of its price (decision 022)
+SMALL_CATCH_UP = 32  # tokens; reading more than this is a prefill, which the tokens to come must repay
+_REPAYMENT = 1.25  # least expected gain of a prefill, divided by its cost (decision 024)
+_LEAST_MISSED_SHARE = 0.05  # of the prefill's cost; what must be missed before a start (decision 022)
 _PROBE_WINDOW = 4
 _FALLBACK_PERIOD = 64  # steps between the probes of a drafter below the user's threshold
-_ANSWER_LENGTH = 200  # tokens that an answer is expected to have
+_ANSWER_LENGTH = 200  # the expected length of an answer, in tokens
 _MOST_READ_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What users set: the most draft tokens for one sequence, and the acceptance rate below which a drafter rests."""
+    """What users set: the most draft tokens of one sequence, and the acceptance rate below which a drafter is off."""
 
     num_speculative_tokens: int
     fallback_threshold: float | None = None
@@ -40,8 +40,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """What all sequences share in one step: its number and prices, the users' limits, the least probability of a free
-    node at each depth, the time that probes may cost, and how many sequences each drafter has read."""
+    """What all sequences share in one step. `free_floors[d]` is the least survival that a node of a free draft must
+    have at depth d. `budget` limits the time of all probes. `num_ready` says for each model drafter in how many
+    sequences it can draft without a prefill."""
 
     number: int
     prices: StepPrices
@@ -55,8 +56,8 @@ class StepState:
 class Options:
     """One sequence's candidates in one step; `collect` fills them in.
 
-    A `forced` drafter is used without a choice, because it reads the text or is probed. `expectations` are those of the
-    drafters that run a model. `reason` is given where nothing is drafted.
+    A `forced` drafter drafts whatever the planner picks, because it is started or probed. `expectations` holds the
+    expected draft of each model drafter. `reason` says why nothing is drafted, if so.
     """
 
     sequence: Sequence
@@ -70,12 +71,12 @@ class Options:
 
     @property
     def limit(self) -> int:
-        """The most draft tokens that the request, its end and the scheduler allow."""
+        """The most draft tokens that the limits, the request, the rest of `max_tokens` and the scheduler allow."""
         window = self.sequence.usable_window(self.step.limits.num_speculative_tokens)
         return min(window, self.offer.max_window)
 
     def collect(self) -> Options:
-        """Finds the candidates; changes only what the histories say about starts and probes."""
+        """Finds the candidates and returns itself. In the histories it changes only what concerns starts and probes."""
         for draft in self.offer.free_drafts:
             if num_nodes := self._num_allowed(draft.drafter):
                 own = self.history.of(draft.drafter)
@@ -88,11 +89,11 @@ class Options:
         return self
 
     def user(self, pick: Pick) -> str | None:
-        """Returns the drafter that drafts: the forced one, or the planner's pick."""
+        """Returns the drafter that drafts: the forced one, else the one that the planner picked, else None."""
         return self.forced or (None if pick.candidate is None else self.candidates[pick.candidate].drafter)
 
     def _num_allowed(self, name: str) -> int:
-        """Returns the most nodes this drafter may have; where that is 0, sets the reason."""
+        """Returns the most nodes that this drafter may draft. Also sets `reason`, in case nothing is drafted."""
         names = self.sequence.request.speculation.drafters
         if self.limit == 0 or (names is not None and name not in names):
             self.reason = REASON_NOT_ALLOWED
@@ -108,8 +109,8 @@ class Options:
         return min(self.limit, _PROBE_WINDOW) if self.step.number % _FALLBACK_PERIOD == 0 else 0
 
     def _add_model(self, name: str, num_nodes: int, free_worth: float) -> None:
-        """Adds a drafter that runs a model: as a candidate if it has read the text, else if it is worth starting, or as
-        a probe."""
+        """Adds a model drafter as a candidate if it has read the text and is expected to save time. Otherwise forces it
+        if it is worth starting or may be probed."""
         own, num_missed = self.history.of(name), self.offer.num_missed[name]
         self.expectations[name] = own.expectation(num_nodes)
         candidate = self._made_candidate(name, own)
@@ -136,10 +137,11 @@ class Options:
         self.forced = name
 
     def _made_candidate(self, name: str, own: OwnHistory) -> Candidate:
-        """Returns a draft that is still to be made as a candidate.
+        """Returns the candidate for a draft that does not exist yet.
 
-        A drafter that stops by itself spends nothing on the depths below, and one that reads ahead needs no pass for
-        some of its tokens; both count as gains. A drafter in doubt must repay what it has to read first.
+        A drafter that stops by itself saves the rows and passes of the depths that it does not reach, and one that
+        reads ahead saves the passes of some tokens. Both count as gains. A drafter that is in doubt must also repay the
+        time for the tokens that it has to read first.
         """
         prices, expectation = self.step.prices, self.expectations[name]
         one_s, all_s = (depth_s(name, own, count, prices) for count in (1, prices.num_sequences))
@@ -155,7 +157,7 @@ class Options:
         return Candidate(name, never_rising(gains), node_s=own_s, price_s=price_s, depth_s=max(0.0, one_s - own_s))
 
     def _is_worth_starting(self, name: str, own: OwnHistory, worth: float, free_worth: float) -> bool:
-        """Returns whether the steps still to come will repay the prefill, and enough tokens were missed already."""
+        """Returns whether enough tokens were missed and the steps to come are expected to repay the prefill."""
         own.missed.record(max(0.0, worth - free_worth))
         own.num_missed += max(0.0, worth - free_worth)
         price = self.step.prices.rate * self.step.prices.costs.catch_up_s(name, self.offer.num_missed[name])
@@ -164,13 +166,13 @@ class Options:
         return repays and not own.guard.is_in_doubt and own.num_missed >= _LEAST_MISSED_SHARE * price
 
     def _num_tokens_to_come(self) -> float:
-        """Returns the expected number of tokens still to come, within `max_tokens`."""
+        """Returns the expected number of tokens to come: the rest of a usual answer, at most that of `max_tokens`."""
         expected = max(_ANSWER_LENGTH - self.sequence.num_output_tokens, _ANSWER_LENGTH / 2)
         limit = self.sequence.request.sampling.max_tokens
         return expected if limit is None else max(0.0, min(expected, limit - self.sequence.num_output_tokens))
 
     def _can_probe(self, name: str) -> bool:
-        """Returns whether a probe fits the budgets of all time and of this sequence."""
+        """Returns whether a probe fits the budget of the engine and the budget of this sequence."""
         prices = self.step.prices
         node_s = prices.costs.depth_s(name, 1, prices.context) + prices.row_s
         price_s = prices.costs.catch_up_s(name, self.offer.num_missed[name]) + _PROBE_WINDOW * node_s
@@ -179,13 +181,13 @@ class Options:
 
 
 def depth_s(name: str, own: OwnHistory, num_sequences: int, prices: StepPrices) -> float:
-    """Returns the seconds of one depth of drafts, in passes that read ahead as much as recent ones did."""
+    """Returns the seconds that one depth of drafts takes, if reading ahead saves as many passes as it recently did."""
     return own.usual.passes.estimate(1.0) * prices.costs.depth_s(name, num_sequences, prices.context)
 
 
 def make_plans(options: abc.Sequence[Options], picks: abc.Sequence[Pick], prices: StepPrices) -> list[Plan]:
-    """Returns the plan of each sequence: a free draft with the window picked, or a model's draft with the thresholds at
-    which it stops paying."""
+    """Returns the plan of each sequence: a free draft with the picked window, a model's draft with the thresholds below
+    which it ends, or no draft with the reason."""
     users = [option.user(pick) for option, pick in zip(options, picks, strict=True)]
     pairs = list(zip(options, picks, users, strict=True))
     num_free_nodes = sum(pick.window for option, pick, name in pairs if name not in option.expectations)
@@ -201,10 +203,11 @@ def make_plans(options: abc.Sequence[Options], picks: abc.Sequence[Pick], prices
 
 
 def _model_plan(name: str, option: Options, num_users: int, num_rows: int, prices: StepPrices) -> Plan:
-    """Returns a plan for a model's draft beside `num_rows` rows of free drafts.
+    """Returns the plan for a model's draft in a step in which free drafts have `num_rows` rows.
 
-    The draft ends where a node is not worth its row, or where the next node is not worth its row and its share of the
-    drafter's pass. The share assumes that the other sequences stop as this one is expected to.
+    The draft ends before a node whose survival is worth less than half a row. It also ends if the next node is expected
+    to be worth less than its row and its share of the drafter's pass. To compute the share, the plan assumes that the
+    drafts of the other sequences end at the depths that are expected for this one.
     """
     own, expectation = option.history.of(name), option.expectations[name]
     num_drafting = [max(1.0, num_users * drafted) for drafted in expectation.drafted]

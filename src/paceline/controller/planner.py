@@ -1,6 +1,6 @@
-"""The planner: which sequences take which drafter and window in one step, as pure functions.
+"""The planner: pure functions that choose a drafter and a window for each sequence in one step.
 
-It maximizes expected tokens minus `rate` times seconds. With the rate that is really reached in the long run this
+It maximizes expected tokens minus `rate` times seconds. If `rate` is the speed that is reached in the long run, this
 maximizes tokens per second over many steps (Dinkelbach, 1967).
 """
 
@@ -14,11 +14,12 @@ from operator import itemgetter
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one drafter can do for one sequence: `gains[k]` is the expected number of tokens that node k brings, never
-    rising with k; a node costs a row and `node_s` seconds of its drafter, and the first one `price_s` more.
+    """What one drafter can do for one sequence. `gains[k]` is the expected number of tokens that node k brings. It
+    never rises with k. Each node costs a row and `node_s` seconds of its drafter, and the first node costs `price_s`
+    more.
 
-    `depth_s`, which is the same in all candidates of a drafter, is what a depth costs it once for all sequences that
-    draft as deep. Without it a node's depth does not matter.
+    Each depth also costs the drafter `depth_s` seconds, once for all sequences that draft so deep. All candidates of a
+    drafter have the same `depth_s`. If it is 0, the depth of a node does not matter.
     """
 
     drafter: str
@@ -41,14 +42,13 @@ Alternatives = Sequence[Sequence[Candidate]]
 
 
 def best_plan(alternatives: Alternatives, steps_s: Sequence[float], rate: float) -> list[Pick]:
-    """A pick for each sequence that maximizes `value`; at most `len(steps_s) - 1` nodes in all.
+    """Returns a pick for each sequence. The picks maximize `value`, with at most `len(steps_s) - 1` nodes in all.
 
-    `steps_s[n]` is the time of the target's pass with n draft rows. Exact for a single sequence, and for any number of
-    them where each has one candidate without prices. Else each sequence takes the candidate that is worth most at one
-    of a few prices of a row, and the nodes are filled in exactly: tests on costs full of jumps hold that to 1 % of the
-    optimum on average, 20 % at worst. Of several drafters that have a shared depth it takes the best one and leaves
-    the others out.
-    O(nodes * log(nodes)).
+    `steps_s[n]` is the time of the target's pass with n draft rows. The result is exact for a single sequence, and for
+    several sequences if each has one candidate, without `price_s` and `depth_s`. Otherwise it tries a few prices of a
+    row. For each, every sequence takes the candidate that is worth most at this price, and the best nodes of these
+    candidates are chosen exactly. Tests with jumps in the costs require at most 1 % below the optimum on average, and
+    20 % at worst. At most one drafter with a `depth_s` is used in a step. O(nodes * log(nodes)).
     """
     if len(alternatives) == 1:
         return [_best_alone(alternatives[0], steps_s, rate)]
@@ -63,17 +63,17 @@ def best_plan(alternatives: Alternatives, steps_s: Sequence[float], rate: float)
 
 
 def value(alternatives: Alternatives, picks: Sequence[Pick], steps_s: Sequence[float], rate: float) -> float:
-    """Expected draft tokens accepted, minus `rate` times the seconds of the step."""
+    """Returns the expected number of accepted draft tokens, minus `rate` times the seconds of the step."""
     return num_expected(alternatives, picks) - rate * plan_s(alternatives, picks, steps_s)
 
 
 def num_expected(alternatives: Alternatives, picks: Sequence[Pick]) -> float:
-    """Draft tokens that the target is expected to accept."""
+    """Returns the number of draft tokens that the target is expected to accept."""
     return sum(sum(candidate.gains[:window]) for candidate, window in _taken(alternatives, picks))
 
 
 def plan_s(alternatives: Alternatives, picks: Sequence[Pick], steps_s: Sequence[float]) -> float:
-    """Seconds of drafting and of the target's pass."""
+    """Returns the seconds of drafting and of the target's pass."""
     taken = list(_taken(alternatives, picks))
     own_s = sum(candidate.price_s + candidate.node_s * window for candidate, window in taken)
     shared_s: dict[str, float] = {}
@@ -104,8 +104,8 @@ def _best_alone(candidates: Sequence[Candidate], steps_s: Sequence[float], rate:
 
 
 def _assign(alternatives: Alternatives, name: str, row_s: float, rate: float) -> tuple[tuple[int | None, ...], int]:
-    """Returns the candidate of each sequence that is worth most at this price of a row, and the deepest draft of the
-    only drafter with a shared depth that is considered, `name`."""
+    """Returns for each sequence the index of the candidate that is worth most if a row costs `row_s`, and the greatest
+    depth of the drafts of `name`. Other drafters with a `depth_s` are not considered."""
     free: list[tuple[float, int | None]] = []
     shared: list[tuple[list[float], int | None]] = []
     depth_s = 0.0
@@ -136,7 +136,7 @@ def _assign(alternatives: Alternatives, name: str, row_s: float, rate: float) ->
 def _best_depth(
     free: list[tuple[float, int | None]], shared: list[tuple[list[float], int | None]], depth_price: float
 ) -> int:
-    """How deep to draft, each sequence taking the better of its two worths."""
+    """Returns the most profitable depth of the shared passes. Each sequence takes its better alternative."""
     totals = [-depth_price * depth for depth in range(max(len(worths) for worths, _ in shared))]
     for (free_worth, _), (worths, _) in zip(free, shared, strict=True):
         for depth in range(1, len(totals)):
@@ -147,7 +147,7 @@ def _best_depth(
 
 
 def worths_by_size(candidate: Candidate, row_s: float, rate: float) -> list[float]:
-    """The most a candidate is worth with at most 0, 1, ... nodes, up to where more nodes add nothing."""
+    """Returns the worth of a candidate with 0, 1, ... nodes, at least 0. It ends where another node adds nothing."""
     node_price = rate * (row_s + candidate.node_s)
     worth = -rate * candidate.price_s
     worths = [0.0]
@@ -162,7 +162,7 @@ def worths_by_size(candidate: Candidate, row_s: float, rate: float) -> list[floa
 def _fill(
     alternatives: Alternatives, assignment: Sequence[int | None], depth: int, steps_s: Sequence[float], rate: float
 ) -> list[Pick]:
-    """Takes the nodes of the assigned candidates in the order of their worth, as many as pay."""
+    """Returns the picks with the most valuable nodes of the assigned candidates, as many as are worth their rows."""
     chosen = [
         None if index is None else candidates[index] for candidates, index in zip(alternatives, assignment, strict=True)
     ]

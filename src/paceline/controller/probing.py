@@ -1,7 +1,7 @@
-"""What bounds the price of being wrong: `Guard` stops a drafter that loses time on a sequence, `ProbeBudget` says when
-one that is off may be tried again.
+"""How losses are limited. `Guard` pauses a drafter that loses time on a sequence. `ProbeBudget` limits the time of
+probes of drafters that are off, and `RetryBackoff` says how many steps pass between two probes.
 
-Steps are counted, not timed, so that a decision depends on nothing but what was measured before it.
+Pauses and waits are counted in steps, not in seconds, so a decision depends only on earlier measurements.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from dataclasses import dataclass
 
 PROBE_SHARE = 0.01
 _LEAST_PAUSE = 4
-_ALLOWANCE = 1.8  # plain steps that a drafter may be behind, or ahead
-_FEWEST_LOSSES = 2  # drafts in a row; one alone may have been long
-_CREDIT = 2.0  # plain steps that probes may take before anything is known
+_ALLOWANCE = 1.8  # plain steps; the balance stays below this, and a drafter pauses below minus this
+_FEWEST_LOSSES = 2  # drafts in a row that lost time before a pause; a single loss may come from one long draft
+_CREDIT = 2.0  # plain steps that probes may take beyond their share
 
 
 @dataclass(slots=True)
 class Guard:
-    """The balance of one drafter on one sequence, in seconds saved minus seconds spent. `num_losses` counts its latest
-    drafts in a row that cost more than they saved.
+    """The balance of one drafter on one sequence: the seconds that it saved minus the seconds that it cost.
 
-    A drafter pauses once it is behind by more than the allowance and its last drafts lost. Each pause is longer, until
-    the drafter is ahead again. It cannot be ahead by more than the allowance either, so that old success does not pay
-    for a long failure.
+    A drafter pauses if its balance is below -1.8 plain steps and its last two drafts both lost time (`num_losses`
+    counts such drafts in a row). Each pause is twice as long as the one before, until the balance is positive again.
+    The balance is at most +1.8 plain steps, so early success cannot hide a long series of losses.
     """
 
     balance_s: float = 0.0
@@ -31,16 +30,16 @@ class Guard:
     pause: int = _LEAST_PAUSE
 
     def is_pausing(self, step: int) -> bool:
-        """Whether the drafter is off in this step."""
+        """Returns whether the drafter is paused in this step."""
         return step < self.resume_at
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the drafter had to pause and has not made good for it since."""
+        """Whether the drafter has paused and its balance has not been positive since then."""
         return self.pause > _LEAST_PAUSE
 
     def record(self, saved_s: float, plain_step_s: float, step: int) -> None:
-        """Takes in the net of a step in which the drafter drafted."""
+        """Records the time that one draft saved, minus its cost. Starts a pause if one is due."""
         most_s = _ALLOWANCE * plain_step_s
         self.balance_s = min(most_s, self.balance_s + saved_s)
         self.num_losses = self.num_losses + 1 if saved_s < 0.0 else 0
@@ -54,29 +53,29 @@ class Guard:
 
 @dataclass(slots=True)
 class ProbeBudget:
-    """Time that probes may cost: 1 % of the time that has passed, of all or of one sequence, and a few plain steps."""
+    """The time that probes may cost, of the engine or of one sequence: 1 % of `total_s`, and two plain steps."""
 
     total_s: float = 0.0
     spent_s: float = 0.0
 
     def can_afford(self, price_s: float, plain_step_s: float) -> bool:
-        """Whether a probe of this price keeps to the share."""
+        """Returns whether a probe that costs `price_s` stays within the budget."""
         return self.spent_s + price_s <= PROBE_SHARE * self.total_s + _CREDIT * plain_step_s
 
 
 @dataclass(slots=True)
 class RetryBackoff:
-    """When to probe next: each probe that brings nothing doubles the number of steps to the next."""
+    """Says when to probe next. Each probe that saves no time doubles the number of steps before the next one."""
 
     idle_steps: int = 0
     needed_steps: int = 2 * _LEAST_PAUSE
 
     def wait(self) -> bool:
-        """Lets one step go by; returns whether it is time for a probe."""
+        """Counts one step, and returns whether a probe is due."""
         self.idle_steps += 1
         return self.idle_steps >= self.needed_steps
 
     def record(self, has_paid: bool) -> None:
-        """Takes in the result of a probe."""
+        """Records whether a probe saved time."""
         self.idle_steps = 0
         self.needed_steps = 2 * _LEAST_PAUSE if has_paid else 2 * self.needed_steps

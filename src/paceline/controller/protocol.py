@@ -1,6 +1,7 @@
-"""The `Controller` protocol: who drafts how many tokens in a step, and what it plans from.
+"""The `Controller` protocol, with its inputs: a controller plans which drafter drafts how many tokens in a step.
 
-Limits that come from KV memory and context are the scheduler's. `adaptive` decides by itself, `fixed` always drafts.
+The scheduler enforces the limits of KV memory and context. `adaptive` decides from measurements, and `fixed` drafts
+the same number of tokens in every step.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ REASON_NO_DRAFT = "no draft"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What drafters offer one sequence in this step: the drafts of the free ones, and for each other drafter that has
-    room for it the number of tokens that it must read first. `max_window` is the most draft tokens."""
+    """What drafters offer one sequence in this step. `free_drafts` are the drafts of the free drafters. `num_missed`
+    has an entry for each model drafter that has room for the sequence: the number of tokens that it must read before it
+    can draft. `max_window` is the most draft tokens."""
 
     max_window: int
     free_drafts: tuple[Draft, ...] = ()
     num_missed: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, plan: Plan) -> Draft:
-        """Returns the free draft that a plan names, cut to its window; empty where there is none."""
+        """Returns the free draft of the plan's drafter, cut to the plan's window, or an empty draft."""
         named = (draft for draft in self.free_drafts if draft.drafter == plan.drafter)
         return cut(next(named, Draft()), plan.window)
 
@@ -45,10 +47,11 @@ class StepRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What became of the plans (parallel lists). `drafting_s` is each drafter's time, `target_s` that of all the rest;
-    `passes` are the rows of the passes of those drafters' models that count them.
+    """The results of the plans of one step. The lists have one entry for each sequence.
 
-    `drafts` are what the target was shown; a plan with a window may have an empty one.
+    `drafts` are the drafts that the target checked; a plan with a window may have an empty draft. `drafting_s` is the
+    time of each drafter, and `target_s` is the time of the rest of the step. For each drafter that counts the passes of
+    its model, `passes` has the number of rows of each pass.
     """
 
     sequences: list[Sequence]
@@ -63,25 +66,25 @@ class StepOutcome:
 
 
 class Controller(Protocol):
-    """Spends a step's rows on drafts."""
+    """Decides for which drafts the rows of a step are used."""
 
     @property
     def times(self) -> SpeculationTimes:
-        """Where the time of all steps with plans went."""
+        """What the time of all steps with plans was spent on."""
         ...
 
     def plan(self, sequences: list[Sequence], offers: list[Offer], room: StepRoom) -> list[Plan]:
-        """One plan for each decoding sequence; window 0 is plain decoding. A free draft is taken by naming its
-        drafter. The sum of all windows is at most `room.spare_rows`."""
+        """Returns one plan for each decoding sequence. Window 0 is plain decoding. A plan takes a free draft by naming
+        its drafter. The sum of all windows is at most `room.spare_rows`."""
         ...
 
     def observe(self, outcome: StepOutcome) -> None:
-        """Shows what became of the plans of one step."""
+        """Gives the controller the results of the plans of one step, so that it can learn from them."""
         ...
 
 
 def level(wanted: list[int], available: int) -> list[int]:
-    """At most what each wants, at most `available` in sum; who wants more than an even share gets the even share."""
+    """Returns windows of at most `wanted`, with a sum of at most `available`. The largest windows are reduced first."""
     granted = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for rank, i in enumerate(order):
