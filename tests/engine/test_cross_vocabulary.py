@@ -159,8 +159,8 @@ def test_automatic_mode_changes_nothing(partly_foreign, plain, tmp_path, monkeyp
 def test_a_vocabulary_with_too_little_in_common_is_refused_with_the_numbers(same, tmp_path):
     other = write_tiny_gguf(tmp_path / "other.gguf", "qwen2", "Q8_0", hidden_size=64, head_dim=16, vocab_size=300)
     message = (
-        "draft model other has another vocabulary than target, and too little of it in common: 41 of the target's 125 "
-        "most frequent tokens of several bytes and 41 of the draft's 41, where half of both are needed"
+        "draft model other has another vocabulary than target, and they share too few tokens: 41 of the target's 125 "
+        "most frequent tokens of several bytes, and 41 of the draft's 41, but at least half of each are needed"
     )
     with pytest.raises(VocabularyMismatchError, match=message):
         engine_of(TinyPair(same.target, other))

@@ -1,4 +1,4 @@
-"""Drafters guess the next tokens; each is a file or a folder here, behind the interface of `protocol`.
+"""Drafters guess the next tokens. Each is a file or a folder here and implements the interface in `protocol`.
 
 Nothing here can change the text: the target's own rule picks every token. `registry` knows all kinds by name.
 """

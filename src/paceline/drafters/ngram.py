@@ -1,6 +1,6 @@
-"""`NgramDrafter`: guesses that the text goes on as it did after the last place where it ended the same way.
+"""`NgramDrafter`: guesses that the text continues as it did after the latest occurrence of its last tokens.
 
-Prompt lookup (Saxena, 2023) with an index that grows with the text, so a step costs O(new tokens), not O(context).
+This is prompt lookup (Saxena, 2023). Its index grows with the text, so a step costs O(new tokens), not O(context).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _TOKEN_BITS = 24  # a token id's share of a packed n-gram
 
 
 class NgramIndex:
-    """Where each n-gram of a text last ended, for n from `min_match` to `max_match`, the text's end itself excluded."""
+    """The last place before the text's end where each n-gram ended, for n from `min_match` to `max_match`."""
 
     def __init__(self, min_match: int, max_match: int) -> None:
         self._last_ends: dict[int, dict[int, int]] = {n: {} for n in range(max_match, min_match - 1, -1)}
@@ -20,7 +20,7 @@ class NgramIndex:
         self._size = 0
 
     def extend(self, token_ids: list[int]) -> None:
-        """Takes in what `token_ids` has beyond the text so far; `token_ids` must begin with that text."""
+        """Adds the new tokens of `token_ids`, which must begin with the text so far."""
         mask = (1 << _TOKEN_BITS * max(self._last_ends)) - 1
         for token_id in token_ids[self._size :]:
             for n, last_ends in self._last_ends.items():
@@ -30,8 +30,8 @@ class NgramIndex:
             self._size += 1
 
     def find(self) -> tuple[int, int] | None:
-        """(n, end) of the most recent earlier occurrence of the longest suffix that has one; `end` is the index of the
-        token that followed it."""
+        """Returns (n, end) for the longest suffix of the text that occurred before, None if there is none. `end` is the
+        index of the token that followed its latest occurrence."""
         for n, last_ends in self._last_ends.items():
             if self._size > n and (end := last_ends.get(self._suffix(n))) is not None:
                 return n, end
@@ -42,10 +42,10 @@ class NgramIndex:
 
 
 class NgramDrafter(Drafter):
-    """Looks the last `max_match` to `min_match` tokens up in the sequence's own text and proposes what followed.
+    """Looks up the last `max_match` to `min_match` tokens in the sequence's own text and proposes what followed them.
 
-    A copy that reaches the end of the text goes on in its own draft, so a repeating text is continued. The confidence
-    is a prior, n / (n + 1) for a match of n tokens.
+    A copy that reaches the end of the text continues with the start of its own draft, so a repetition goes on. The
+    confidence is not measured: it is n / (n + 1) for a match of n tokens.
     """
 
     name = "ngram"
@@ -56,11 +56,11 @@ class NgramDrafter(Drafter):
         self._indexes: dict[str, NgramIndex] = {}
 
     def begin(self, sequence: Sequence) -> None:
-        """Starts an empty index; the text is taken in at the first proposal."""
+        """Starts an empty index. The first proposal adds the text."""
         self._indexes[sequence.sequence_id] = NgramIndex(self._min_match, self._max_match)
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
-        """Chains; empty where no suffix occurred before."""
+        """Returns chains. A chain is empty if no suffix of the text occurred before."""
         return Proposals(
             [
                 self._propose_one(sequence.token_ids, self._indexes[sequence.sequence_id], plan)
@@ -90,10 +90,10 @@ class NgramDrafter(Drafter):
 
 
 class NgramKind(DrafterKind):
-    """Goes on as the text did after the last place where it ended the same way."""
+    """The kind of drafter that copies what followed the latest occurrence of the text's last tokens."""
 
     name = NgramDrafter.name
 
     def build(self, parts: DrafterParts) -> NgramDrafter:
-        """Returns a drafter without texts."""
+        """Returns a drafter that follows no sequence yet."""
         return NgramDrafter()

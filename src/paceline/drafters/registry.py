@@ -1,7 +1,7 @@
-"""The kinds of drafters by name: those of Paceline, and those that other installed packages offer.
+"""The kinds of drafters by name: Paceline's own, and those that other installed packages offer.
 
-A package offers a kind as an entry point of the group `paceline.drafters`, whose name is the drafter's and whose value
-is a `DrafterKind` class. Nothing is imported before it is asked for by name.
+A package offers a kind as an entry point of the group `paceline.drafters`. The entry point has the drafter's name, and
+its value is a `DrafterKind` class. A kind is imported only when it is asked for by name.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def drafter_names() -> tuple[str, ...]:
 
 
 def find_drafter_kind(name: str) -> DrafterKind:
-    """Returns the kind of that name. Raises ConfigError for an unknown name, and for an entry point that does not lead
-    to a kind of its name."""
+    """Returns the kind with this name. Raises ConfigError if the name is unknown, or if its entry point cannot be
+    loaded or is not a kind of this name."""
     if name in _BUILT_IN:
         module, _, class_name = _BUILT_IN[name].partition(":")
         kind: DrafterKind = getattr(import_module(module), class_name)()

@@ -1,6 +1,6 @@
-"""Which drafters run, and which model files that takes: decided from settings alone, before any model is opened.
+"""Decides which drafters run and which model files they need, from the settings alone, before a model is opened.
 
-The kinds come from the registry; nothing here knows one of them by name, or loads the native core.
+The kinds come from the registry. This module names none of them, and it does not load the native core.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class ResolvedPair:
 
 
 def find_model(name: str, config: EngineConfig, progress: ProgressListener | None = None) -> ResolvedModel:
-    """Returns the file of a model, pulled as `config` allows where it is absent. Raises what `resolve_model` raises."""
+    """Returns the file of a model. Pulls it if it is absent and `config` allows. Raises what `resolve_model` raises."""
     return resolve_model(name, is_offline=config.is_offline, read_hub_token=config.read_hub_token, progress=progress)
 
 
 def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = None) -> ResolvedPair:
-    """The files that `config` means, pulled where they are absent.
+    """Returns the files of the models that `config` names, and pulls those that are absent.
 
-    Raises ModelNotFoundError, DownloadError, and ConfigError: for drafters that cannot run before anything is pulled.
+    Raises ModelNotFoundError or DownloadError. Raises ConfigError for drafters that cannot run; the settings of named
+    drafters are checked before anything is pulled.
     """
     for kind in kinds_of(config.drafters or ()):
         kind.check_settings(config)
@@ -45,9 +46,9 @@ def resolve_pair(config: EngineConfig, *, progress: ProgressListener | None = No
 
 
 def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tuple[str, ...]:
-    """The drafters to run: those that the settings name, or else all that are default under these settings.
+    """Returns the drafters to run: those that the settings name, else all that are default with these settings.
 
-    Raises ConfigError for an unknown drafter, and for a draft model that is asked for but not known.
+    Raises ConfigError for an unknown drafter, and for draft-model if no draft model is known.
     """
     has_draft_model = config.draft_model is not None or default_draft_name is not None
     for kind in kinds_of(config.drafters or ()):

@@ -1,8 +1,8 @@
-"""`SharedLayersDrafter`: the target's own first layers guess (self-speculation), for targets without a small sibling.
+"""`SharedLayersDrafter`: the target's first layers guess (self-speculation), for targets without a draft model.
 
-It has neither weights nor KV of its own: it reads the target's K and V of the committed text, and writes those of what
-it drafts to the slots that the scheduler reserved for the draft, where the target writes the same bits later. So there
-is nothing to catch up with, to move or to free, whatever happens to a sequence.
+It has no weights and no KV of its own. It reads the target's K and V of the committed text. It writes the K and V of
+its drafted tokens to the slots that the scheduler reserved for the draft, where the target later writes the same bits.
+It therefore never has a text to read first, or KV to move or to free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 
 
 class SharedLayersDrafter(Drafter):
-    """Drafts chains with `first_layers`, whose KV is the target's: one pass and one sampling call for each depth.
+    """Drafts chains with `first_layers`, which use the target's KV. Each depth takes one pass.
 
     `samplers` are the target's, by sequence id.
     """
@@ -36,8 +36,8 @@ class SharedLayersDrafter(Drafter):
         self._drawer = drawer
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
-        """Drafts of up to `window` nodes, as far as the block table has slots for them; blocks for one pass of the
-        first layers for each depth."""
+        """Returns drafts of up to `window` nodes, as far as the block table has slots for them. Blocks for one pass of
+        the first layers for each depth."""
         drafts = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
         active = [draft for draft in drafts if draft.growing.window > 0]
         while active:
@@ -46,7 +46,7 @@ class SharedLayersDrafter(Drafter):
         return Proposals([draft.growing.finish(self.name) for draft in drafts])
 
     def _open(self, sequence: Sequence, plan: Plan) -> SequenceDraft:
-        """The last drafted token is not fed back, so it needs no slot."""
+        """Returns a new draft. Its last token is not fed back, so it needs no slot."""
         num_slots = len(sequence.block_table) * self._model.kv.block_size
         window = max(0, min(plan.window, num_slots - len(sequence.token_ids) + 1))
         sampler = self._samplers[sequence.sequence_id]
@@ -54,33 +54,33 @@ class SharedLayersDrafter(Drafter):
 
 
 class SharedLayersKind(DrafterKind):
-    """The target's own first layers guess."""
+    """The kind of drafter in which the target's first layers guess."""
 
     name = SharedLayersDrafter.name
     is_free = False
     settings = ("shared_layers",)
 
     def is_default(self, config: EngineConfig, *, has_draft_model: bool) -> bool:
-        """Where the settings say how many layers."""
+        """Returns whether the settings give a number of layers."""
         return bool(config.shared_layers)
 
     def enabled(self, config: EngineConfig, target: ModelConfig) -> EngineConfig:
-        """With half of the layers where the settings name no number."""
+        """Returns the settings, with half of the target's layers if they give no number."""
         if config.shared_layers is not None:
             return config
         return config.model_copy(update={"shared_layers": target.num_layers // 2})
 
     def check_settings(self, config: EngineConfig) -> None:
-        """Raises ConfigError where the settings do not say how many layers."""
+        """Raises ConfigError if the settings give no number of layers."""
         if not config.shared_layers:
             raise ConfigError("the drafter shared-layers needs to know how many layers: say so with --shared-layers")
 
     def check(self, config: EngineConfig, target: ModelConfig) -> None:
-        """Raises ConfigError where that is all of the target's layers, or more."""
+        """Raises ConfigError unless the number of layers is below the target's."""
         check_num_first_layers(target, config.shared_layers or 0)
 
     def priced_model(self, parts: DrafterParts) -> Model:
-        """The first layers, which share weights and KV with the target."""
+        """Returns the first layers, which share weights and KV with the target."""
         return parts.target.first_layers(parts.config.shared_layers or 0)
 
     def build(self, parts: DrafterParts) -> SharedLayersDrafter:
@@ -89,7 +89,7 @@ class SharedLayersKind(DrafterKind):
 
 
 def _last_token(draft: SequenceDraft) -> TokenRun:
-    """The run that gives the logits after the draft, or after the text where nothing was drawn yet."""
+    """Returns the run that gives the logits after the draft, or after the text if the draft is empty."""
     token_ids, drawn = draft.sequence.token_ids, draft.growing.token_ids
     position = len(token_ids) - 1 + len(drawn)
     return TokenRun(draft.sequence.block_table, position, [(drawn or token_ids)[-1]], needs_logits=True)

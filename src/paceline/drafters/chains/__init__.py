@@ -1,1 +1,1 @@
-"""What drafters that run a model share: batches of token runs, drawing tokens from logits, and drafts that grow."""
+"""What model drafters share: batches of token runs, sampling of draft tokens, and drafts that grow."""

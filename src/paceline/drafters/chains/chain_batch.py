@@ -1,4 +1,4 @@
-"""Batches of the draft model: runs of consecutive tokens of some sequences, without trees."""
+"""Builds batches for draft models: runs of consecutive tokens of several sequences, without trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.kvcache.block_tables import pad_block_tables, slot_of
 
 @dataclass(frozen=True, slots=True)
 class TokenRun:
-    """Tokens at consecutive positions of one sequence; `needs_logits` asks for those of the last `num_logits`."""
+    """Tokens at consecutive positions of one sequence. `needs_logits` asks for the logits of the last `num_logits`."""
 
     block_table: list[int]
     first_position: int
@@ -23,7 +23,7 @@ class TokenRun:
 
 
 def build_chain_batch(runs: list[TokenRun], block_size: int) -> Batch:
-    """The batch of all runs; the rows of logits are those of the runs that need them, in order."""
+    """Returns the batch of all runs. Its logits have the rows of the runs that need them, in order."""
     positions = [range(run.first_position, run.first_position + len(run.token_ids)) for run in runs]
     slots = [
         slot_of(run.block_table, position, block_size)

@@ -1,7 +1,7 @@
-"""Draws the tokens of drafters that run a model, by the target's rule with the target's noise, and second choices.
+"""Samples the tokens of model drafters, and their second choices, by the target's rule with the target's noise.
 
-So a drafted token is right whenever the perturbed scores of both models have the same winner. A constraint on the
-output holds for its drafts too. Nothing here knows whose logits they are.
+A drafted token is therefore right whenever the same token has the highest perturbed score in both models. A constraint
+on the output also holds for drafts. This module does not know which model made the logits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 
 @dataclass(slots=True, kw_only=True)
 class SequenceDraft:
-    """The growing draft of one sequence. `sampler` is the target's; `known` are the tokens that the current pass reads
-    ahead after the draft's last one."""
+    """The growing draft of one sequence. `sampler` is the target's. `known` are the guesses that the current pass reads
+    after the draft's last token."""
 
     sequence: Sequence
     sampler: SequenceSampler
@@ -36,7 +36,7 @@ AnyDraft = TypeVar("AnyDraft", bound=SequenceDraft)
 
 @dataclass(frozen=True, slots=True)
 class Drawer:
-    """Draws by the sampler of the target's backend; `vocab_size` is the target's."""
+    """Samples draft tokens with the sampler of the target's backend. `vocab_size` is the target's."""
 
     sampler: Sampler
     vocab_size: int
@@ -48,8 +48,8 @@ class Drawer:
         *,
         is_known: Callable[[int], bool] = lambda token_id: True,
     ) -> list[AnyDraft]:
-        """Adds tokens to each draft from its rows of `logits` (one, and one for each token read ahead), as far as the
-        target knows the tokens; returns the drafts that go on."""
+        """Adds tokens to each draft from its rows of `logits`: one row, and one more for each guess that was read. A
+        token that the target lacks ends the draft. Returns the drafts that need another pass."""
         rows = [
             (draft, [*draft.growing.token_ids, *draft.known[:number]])
             for draft in drafts
@@ -75,11 +75,11 @@ class Drawer:
         wants_second: abc.Sequence[Callable[[float], bool]],
         masks: UInt32Array | None = None,
     ) -> list[DraftToken | None]:
-        """Returns one token for each query; None where the row has no token left.
+        """Returns one token for each query, None if no token of its row is allowed.
 
-        A confidence is the raw distribution's. The second choice is the best perturbed score but one, which is what the
-        target would draw if its first choice were another; it is sought where `wants_second`, asked with the first
-        choice's confidence, says so. Overwrites some logits.
+        The confidence is the token's probability in the raw distribution. The second choice has the second highest
+        perturbed score. It is sampled only if `wants_second` returns true for the first choice's confidence. Overwrites
+        some logits.
         """
         tokens = _tokens(self.sampler.sample(logits, queries, masks))
         wanted = [

@@ -1,6 +1,6 @@
-"""`GrowingDraft`: a draft in the making by a drafter that makes chains, node by node, as its plan says.
+"""`GrowingDraft`: a draft to which a model drafter adds one node after another, as its plan says.
 
-Drafters that run a model and their simulation share this: where a chain ends, and which second choices it takes.
+It decides where the chain ends and which second choices become branches. Model drafters and their simulation use it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paceline.core import Draft, Plan
 
 @dataclass(frozen=True, slots=True)
 class DraftToken:
-    """A drafter's token at one place, what it thinks of it, and its second choice there."""
+    """A drafter's token at one position, its confidence, and the drafter's second choice there."""
 
     token_id: int
     confidence: float
@@ -32,9 +32,9 @@ class _Branch:
 
 @dataclass(slots=True)
 class GrowingDraft:
-    """A chain of at most `window` nodes, and below them the second choices that are worth a row.
+    """A chain of at most `window` nodes, with the second choices that are worth a row as branches.
 
-    With calibrated probabilities and row prices that do not fall, no other choice among the branches brings more.
+    If the probabilities are calibrated and the prices of rows do not fall, no other choice of branches brings more.
     """
 
     plan: Plan
@@ -46,12 +46,12 @@ class GrowingDraft:
     is_drawn: bool = False
 
     def may_branch(self, confidence: float) -> bool:
-        """Whether a second choice beside the next node could be worth a row, if that node has this confidence."""
+        """Returns whether a second choice could be worth a row if the next node has this confidence."""
         prices = self.plan.branch_above
         return bool(prices) and self.survival * self.plan.probability(1.0 - confidence) > min(prices)
 
     def push(self, token: DraftToken) -> bool:
-        """Takes the next node unless the plan ends the draft before it; returns whether it did."""
+        """Adds the next node unless the plan ends the draft before it. Returns whether it added the node."""
         above = self.survival
         self.survival *= self.plan.probability(token.confidence)
         if self.survival < self.plan.stop_below:
@@ -66,7 +66,7 @@ class GrowingDraft:
 
     @property
     def room(self) -> int:
-        """Nodes that the chain may still get."""
+        """The number of nodes that may still be added to the chain."""
         return self.window - len(self.token_ids)
 
     @property
@@ -75,8 +75,8 @@ class GrowingDraft:
         return self.room > 0 and self.plan.is_worth_deepening(len(self.token_ids), self.survival)
 
     def push_all(self, tokens: Iterable[DraftToken | None], known: Sequence[int]) -> bool:
-        """Takes the nodes that one pass gave: the first token, and each next one if the one before it is the token that
-        was read ahead, `known`; None ends the draft. Returns whether another pass is to follow."""
+        """Adds the nodes from one pass. It adds the first token, and each further one while the token before it equals
+        the guess that was read (`known`). None ends the draft. Returns whether another pass should follow."""
         self.is_drawn = True
         for number, token in enumerate(tokens):
             if token is None or not self.push(token):
@@ -86,7 +86,7 @@ class GrowingDraft:
         return self.wants_pass
 
     def finish(self, drafter: str) -> Draft:
-        """The chain with its branches; empty without a node, and without a name where nothing was drawn."""
+        """Returns the chain with its branches. It is empty without a node, and has no name if no pass was made."""
         if not self.token_ids:
             return Draft(drafter=drafter) if self.is_drawn else Draft()
         chain = Draft.chain(self.token_ids, drafter, self.confidences)
@@ -101,7 +101,7 @@ class GrowingDraft:
         )
 
     def _chosen_branches(self) -> list[_Branch]:
-        """Those worth a row, the likeliest first."""
+        """Returns the branches that are worth a row, most likely first."""
         prices = self.plan.branch_above[len(self.token_ids) : self.window]
         ordered = sorted(self.branches, key=attrgetter("survival"), reverse=True)
         for number, (branch, price) in enumerate(zip(ordered, prices, strict=False)):

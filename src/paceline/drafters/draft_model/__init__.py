@@ -1,1 +1,1 @@
-"""The draft-model drafter: a smaller model guesses, of the same vocabulary or of another one."""
+"""The draft-model drafter: a smaller model guesses. Its vocabulary may differ from the target's."""

@@ -1,8 +1,8 @@
 """`DraftModelDrafter`: a smaller model guesses, with a KV store and block manager of its own.
 
-It draws by the target's rule with the target's noise, so its guess is right whenever both models' perturbed scores have
-the same winner. What it has not seen of a sequence (prompt, other drafters' tokens) it reads lazily, in chunks. It
-counts in its own model's tokens of the text; `draft_text` relates them to the target's.
+It samples by the target's rule with the target's noise. Its guess is therefore right whenever the same token has the
+highest perturbed score in both models. It reads unread tokens (the prompt, other drafters' tokens) only when it is
+asked to draft, in chunks. Lengths and positions are those of its own model's tokens; `text` converts the tokens.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 
 @dataclass(slots=True)
 class _DraftCache:
-    """What of a sequence is in the draft model's KV: `num_computed` tokens of `text`, then `ahead`, drafted ones.
-    `block_hashes` are those of the leading blocks that are in the prefix cache."""
+    """A sequence's tokens in the draft model's KV: `num_computed` tokens of `text`, then the drafted tokens `ahead`.
+    `block_hashes` are the hashes of the leading blocks that are in the prefix cache."""
 
     text: ShortenedText
     tenant: str
@@ -45,31 +45,31 @@ class _DraftCache:
 
 @dataclass(slots=True, kw_only=True)
 class _CachedDraft(SequenceDraft):
-    """A draft that is being drawn, with what the draft model has of its text."""
+    """A draft in progress, with the draft model's cache of its text."""
 
     cache: _DraftCache
 
     @property
     def lag(self) -> int:
-        """Tokens of the text that the draft model has not seen; at least one, whose logits start the draft."""
+        """The number of unread tokens of the text, at least 1, because the last token's logits start the draft."""
         return len(self.cache.text.token_ids) - self.cache.num_computed
 
     @property
     def num_slots(self) -> int:
-        """Slots of the whole text and of all drafted tokens that are fed back."""
+        """The number of slots for the whole text and for all drafted tokens that are fed back."""
         return len(self.cache.text.token_ids) + self.growing.window - 1
 
 
 class DraftModelDrafter(Drafter):
-    """Drafts chains with `model`, batched over sequences: one forward pass and one or two sampling calls a depth.
-    Where the plan says what that is worth, second choices hang beside the chain, and a pass reads ahead what the text's
-    past says, so that one pass gives several tokens of the same chain.
+    """Drafts chains with `model`, batched over sequences, with one forward pass and one or two sampling calls for each
+    depth. If the plan has thresholds for them, the draft also gets second choices as branches, and a pass also reads
+    guesses of the suffix tree, so one pass can give several tokens of the chain.
 
-    `samplers` are the target's, by sequence id; `vocabulary` says how the model's tokens relate to the target's.
-    `num_blocks` KV blocks are allocated; a sequence that finds none free, or has no room in `max_length` tokens (None:
-    the model's context), gets short drafts or none. A call reads at most `prefill_chunk_size` unseen tokens over all
-    sequences, and a sequence drafts once it has none left. `has_prefix_cache` keeps the KV of texts for others of
-    the tenant that begin so, unless the vocabulary cuts text anew.
+    `samplers` are the target's, by sequence id. `vocabulary` converts between the model's and the target's tokens.
+    The drafter allocates `num_blocks` KV blocks. A sequence gets a short draft or none if too few blocks are free, or
+    if it has no room in `max_length` tokens (None: the model's context). A call reads at most `prefill_chunk_size`
+    unread tokens over all sequences, and a sequence drafts when it has none left. With `has_prefix_cache`, the KV of a
+    text is kept for sequences of the same tenant that begin alike, unless the vocabulary tokenizes text again.
     """
 
     name = "draft-model"
@@ -101,11 +101,11 @@ class DraftModelDrafter(Drafter):
 
     @property
     def num_free_blocks(self) -> int:
-        """KV blocks that no sequence holds."""
+        """The number of KV blocks that no sequence holds."""
         return self._blocks.num_free_blocks
 
     def begin(self, sequence: Sequence) -> None:
-        """Starts with what is known of the text's beginning; runs no model."""
+        """Starts with the KV of the text's beginning that is in the prefix cache. Runs no model."""
         text = ShortenedText(self._vocabulary.text_of(sequence))
         text.update()
         tenant = sequence.request.tenant
@@ -118,7 +118,7 @@ class DraftModelDrafter(Drafter):
         self._caches[sequence.sequence_id] = _DraftCache(text, tenant, table, num_computed, match.hashes)
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
-        """Drafts of up to `window` nodes; blocks for one forward pass of the draft model for each depth."""
+        """Returns drafts of up to `window` nodes. Blocks for at most one forward pass for each depth."""
         drafts = [self._open(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)]
         runs, active = self._unseen([draft for draft in drafts if draft.growing.window > 0])
         pass_rows: list[int] = []
@@ -135,8 +135,8 @@ class DraftModelDrafter(Drafter):
         return Proposals([draft.growing.finish(self.name) for draft in drafts], pass_rows)
 
     def num_missed(self, sequence: Sequence) -> int | None:
-        """Tokens of the text before the last one that are still to be read before a draft can start; None where the
-        text, and a token behind it, has no room in the context or in the free blocks, or has no token yet."""
+        """Returns how many tokens before the last one must be read before a draft can start. Returns None if the text
+        is empty, or does not fit into the context or the free blocks."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         return len(cache.text.token_ids) - cache.num_computed - 1 if self._room(cache) > 0 else None
@@ -147,20 +147,20 @@ class DraftModelDrafter(Drafter):
             self._keep(self._caches[sequence.sequence_id])
 
     def end(self, sequence: Sequence) -> None:
-        """Gives the sequence's blocks back; those in the prefix cache stay there until others need them."""
+        """Frees the sequence's blocks. Those in the prefix cache stay there until their space is needed."""
         cache = self._caches.pop(sequence.sequence_id)
         self._keep(cache)
         self._blocks.trim(cache.block_table, 0)
 
     def _keep(self, cache: _DraftCache) -> None:
-        """Lets the tenant's other sequences find the blocks that the committed text has filled."""
+        """Puts the blocks that the committed text fills into the prefix cache, for sequences of the same tenant."""
         self._settle(cache)
         self._prefixes.commit(
             cache.block_hashes, cache.text.token_ids, cache.block_table, cache.num_computed, cache.tenant
         )
 
     def _settle(self, cache: _DraftCache) -> None:
-        """Follows the committed text: the KV of what it shares with what was computed stays."""
+        """Updates the text. Keeps the KV of the tokens that text and cache have in common, and trims the rest."""
         num_same = cache.text.update()
         if num_same < cache.num_computed:
             cache.num_computed = num_same
@@ -173,20 +173,20 @@ class DraftModelDrafter(Drafter):
             if drafted != token_id:
                 break
             cache.num_computed += 1
-        # The last token's logits are wanted next, so it is computed again even where its KV is there.
+        # The last token is computed again even if its KV exists, because its logits start the next draft.
         cache.num_computed = max(0, min(cache.num_computed, len(token_ids) - 1))
         cache.ahead.clear()
         self._blocks.trim(cache.block_table, cache.num_computed)
 
     def _leave_out_middle(self, cache: _DraftCache) -> None:
-        """Keeps the KV of the first tokens only; the others are read at new positions."""
+        """Keeps only the KV of the first tokens, because the others get new positions."""
         cache.text.leave_out_middle()
         cache.num_computed = min(cache.num_computed, NUM_FIRST_TOKENS)
         del cache.block_hashes[cache.num_computed // self._blocks.block_size :]
         cache.ahead.clear()
 
     def _open(self, sequence: Sequence, plan: Plan) -> _CachedDraft:
-        """A draft to be made, with its slots reserved; its window is 0 where there is no room."""
+        """Returns a new draft with its slots reserved. Its window is 0 if there is no room."""
         cache = self._caches[sequence.sequence_id]
         self._settle(cache)
         sampler = self._samplers[sequence.sequence_id]
@@ -197,14 +197,14 @@ class DraftModelDrafter(Drafter):
         return draft
 
     def _room(self, cache: _DraftCache) -> int:
-        """The most tokens that may be drafted, the last of which needs no slot."""
+        """Returns the most tokens that may be drafted. The last of them needs no slot."""
         length = len(cache.text.token_ids)
         num_blocks = len(cache.block_table) + self._blocks.num_free_blocks
         num_slots = min(self._max_length, num_blocks * self._blocks.block_size)
         return max(0, num_slots - length + 1) if length > 0 else 0
 
     def _unseen(self, drafts: list[_CachedDraft]) -> tuple[list[TokenRun], list[_CachedDraft]]:
-        """The tokens to read now, those of who lacks the fewest first, and who lacks none then, in the runs' order."""
+        """Returns the runs to read in this pass, shortest backlog first, and the drafts that can start after it."""
         runs: list[TokenRun] = []
         ready: list[_CachedDraft] = []
         budget = self._prefill_chunk_size
@@ -224,7 +224,7 @@ class DraftModelDrafter(Drafter):
         return runs, ready
 
     def _read_ahead(self, draft: _CachedDraft) -> list[int]:
-        """Takes the tokens to read ahead behind the draft's last one, as the draft model's, into its KV."""
+        """Chooses the guesses to read after the draft's last token, and returns them as the draft model's tokens."""
         growing, cache = draft.growing, draft.cache
         known = cache.lookahead.ahead_of(draft.sequence.token_ids, growing.token_ids, growing.plan, growing.room - 1)
         draft_ids: list[int] = []
@@ -237,11 +237,11 @@ class DraftModelDrafter(Drafter):
         return draft_ids
 
     def _is_known(self, token_id: int) -> bool:
-        """Whether the target has the token."""
+        """Returns whether the target has the token."""
         return self._vocabulary.draft_id(token_id) is not None
 
     def _feed_back(self, draft: _CachedDraft) -> TokenRun:
-        """The run that gives the logits after the draft's last token, and after those read ahead."""
+        """Returns the run that gives the logits after the draft's last token and after each guess that is read."""
         draft_id = self._vocabulary.draft_id(draft.growing.token_ids[-1])
         assert draft_id is not None  # else it would not have been drawn
         cache = draft.cache
@@ -252,7 +252,7 @@ class DraftModelDrafter(Drafter):
 
 
 def _forget_wrong(draft: _CachedDraft) -> None:
-    """Leaves of what was read ahead the tokens that the draft has."""
+    """Removes from the cache the guesses that did not become tokens of the draft."""
     ahead, known = draft.cache.ahead, draft.known
     num_before = len(ahead) - len(known)
     pairs = zip(known, draft.growing.token_ids[num_before:], strict=False)

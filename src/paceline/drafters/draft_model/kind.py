@@ -1,4 +1,4 @@
-"""How the draft-model drafter is chosen, how its model is loaded, and how it is built."""
+"""Chooses and builds the draft-model drafter, and says how its model is loaded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts, Draft
 from paceline.tokenizer import Tokenizer
 
 _LENGTH_RATIO = 2
-"""The most tokens of the draft model's for one of the target's; a text of more is left to other drafters."""
+"""The draft model has room for this many tokens for each token of the target. It cannot draft for longer texts."""
 
 
 class DraftModelKind(DrafterKind):
-    """A smaller model guesses."""
+    """The kind of drafter in which a smaller model guesses."""
 
     name = "draft-model"
     is_free = False
@@ -23,12 +23,12 @@ class DraftModelKind(DrafterKind):
     settings = ("draft_vocab_size", "draft_weight_bits")
 
     def priced_model(self, parts: DrafterParts) -> Model:
-        """The draft model."""
+        """Returns the draft model."""
         return _draft_of(parts).model
 
     def build(self, parts: DrafterParts) -> Drafter:
-        """Returns a drafter whose model has KV memory for as many blocks as the target; loads the native core, whose
-        trees find what it reads ahead."""
+        """Returns a drafter whose model has as many KV blocks as the target. Loads the native core, because the drafter
+        reads ahead the guesses of its suffix trees."""
         from paceline.drafters.draft_model.drafter import DraftModelDrafter
         from paceline.drafters.draft_model.text import MappedVocabulary
 
@@ -48,10 +48,11 @@ class DraftModelKind(DrafterKind):
 def draft_load_options(
     config: EngineConfig, context_size: int, model: ModelConfig, tokenizer: Tokenizer
 ) -> LoadOptions:
-    """Returns how a draft model with this vocabulary is loaded: slimmed as the settings say, and with room for the
+    """Returns the options for loading a draft model. The model is slimmed as the settings say, and it has room for the
     texts of a target whose sequences have `context_size` tokens.
 
-    It keeps the tokens that end or structure a text. A slimmed draft model rounds activations to 8 bits.
+    A slimmed vocabulary keeps the special tokens. If the settings give `draft_weight_bits`, activations are rounded to
+    8 bits.
     """
     is_slimmed = config.draft_weight_bits is not None
     rounding = ActivationRounding.EIGHT_BITS if is_slimmed else config.activation_rounding

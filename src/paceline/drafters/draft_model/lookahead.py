@@ -1,7 +1,7 @@
-"""`Lookahead`: what a text's own past says may follow it, or a draft that continues it, for a draft model to check.
+"""`Lookahead`: guesses from the earlier text which tokens the draft model will draft next.
 
-A draft model reads such tokens in the pass in which it reads its own last one, and goes on behind those that it would
-have drawn itself: its draft is the same, in fewer passes. It is the suffix drafter's guess, about a draft.
+The draft model reads the guesses in the same pass as its own last token. It keeps those that it would have drafted
+itself, so its draft is the same but takes fewer passes. The guesses come from a suffix tree, as in the suffix drafter.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffix
 
 
 class Lookahead:
-    """Follows one text, which only grows."""
+    """The suffix tree of one text. The text only grows."""
 
     def __init__(self) -> None:
         self._tree = SuffixTree(MAX_MATCH)
         self._num_read = 0
 
     def ahead_of(self, text: Sequence[int], drafted: Sequence[int], plan: Plan, limit: int) -> list[int]:
-        """At most `limit` tokens to read beside the last of `drafted`, as many as are worth it by the plan."""
+        """Returns at most `limit` guesses to read after the last of `drafted`. `plan.read_above` limits them."""
         window = min(limit, len(plan.read_above))
         if window <= 0:
             return []
@@ -36,7 +36,7 @@ class Lookahead:
 
 
 def num_worth_reading(confidences: Sequence[float], plan: Plan) -> int:
-    """How many tokens of these confidences to read ahead."""
+    """Returns how many guesses to read: all before the first whose survival is not above its `read_above`."""
     likelihoods = accumulate(confidences, mul)
     pairs = enumerate(zip(likelihoods, plan.read_above, strict=False))
     return next(

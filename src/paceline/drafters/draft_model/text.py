@@ -1,8 +1,8 @@
-"""A sequence's text as the draft model reads it, and the draft model's logits as the target's sampler reads them.
+"""Converts a sequence's text to the draft model's tokens, and the draft model's logits to the target's token ids.
 
-With one vocabulary for both (`SameVocabulary`) that is the sequence itself and the logits as they are. With two
-(`MappedVocabulary`) tokens that both have are exchanged, and what lies between them is tokenized anew, so the draft
-model's text may have another length. Neither knows models or KV.
+If both models have one vocabulary (`SameVocabulary`), text and logits stay as they are. If they have two
+(`MappedVocabulary`), tokens that both have are exchanged, and the text between them is tokenized again. The draft
+model's text may then have another length. This module knows neither models nor KV.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from paceline.drafters.draft_model.vocabulary_map import VocabularyMap
 from paceline.sampling.sampler import Logits, Sampler
 
 MAX_RUN_TOKENS = 64
-NUM_FIRST_TOKENS = 128  # what the draft model reads of a long text: its first tokens, and its last (decision 023)
+NUM_FIRST_TOKENS = 128  # of a long text, the draft model reads the first and last tokens (decision 023)
 NUM_LAST_TOKENS = 128
 MOST_UNREAD = NUM_FIRST_TOKENS + NUM_LAST_TOKENS
 
 
 class DraftText(Protocol):
-    """One sequence's text in the draft model's tokens. `update` follows what was committed since, and returns how many
-    of the leading tokens are what they were."""
+    """One sequence's text in the draft model's tokens. `update` adds the tokens that were committed since the last
+    call, and returns how many of the leading tokens are unchanged."""
 
     @property
     def token_ids(self) -> list[int]:
-        """As of the last update."""
+        """The draft model's tokens at the last update."""
         ...
 
     def update(self) -> int:
-        """Reads on; costs what is new."""
+        """Adds what was committed since the last call. The time is proportional to the new tokens."""
         ...
 
 
 class ShortenedText:
-    """A text in the draft model's tokens, from which `leave_out_middle` takes what the draft model is not to read.
+    """A text in the draft model's tokens. `leave_out_middle` removes the tokens that the draft model does not read.
 
-    The draft model then sees the beginning and the end as one text, with positions that have no gap. A guess from less
-    of the text is right less often, but the draft model can start on a long text for the price of a short one.
+    The draft model then sees the beginning and the end as one text, without a gap in the positions. Its guesses are
+    right less often with less text, but its prefill of a long text takes no longer than that of a short one.
     """
 
     def __init__(self, text: DraftText) -> None:
@@ -47,41 +47,41 @@ class ShortenedText:
         self.token_ids: list[int] = []
 
     def update(self) -> int:
-        """Follows what was committed; returns how many of the leading tokens are what they were."""
+        """Adds what was committed since the last call. Returns how many of the leading tokens are unchanged."""
         num_same = self._text.update()
         self.token_ids = shortened(self._text.token_ids, self._num_left_out)
         return max(min(num_same, NUM_FIRST_TOKENS), num_same - self._num_left_out)
 
     def leave_out_middle(self) -> None:
-        """Keeps only the first and last tokens of the text so far. The first ones are what they were."""
+        """Keeps only the first and last tokens of the text so far. The first ones stay unchanged."""
         self._num_left_out = max(0, len(self._text.token_ids) - MOST_UNREAD)
         self.token_ids = shortened(self._text.token_ids, self._num_left_out)
 
 
 def shortened(token_ids: list[int], num_left_out: int) -> list[int]:
-    """Returns the tokens without as many of them after the first `NUM_FIRST_TOKENS`; a copy only where some are left
-    out."""
+    """Returns the tokens without the `num_left_out` tokens after the first `NUM_FIRST_TOKENS`. If that is 0, it returns
+    the same list, not a copy."""
     if num_left_out == 0:
         return token_ids
     return token_ids[:NUM_FIRST_TOKENS] + token_ids[NUM_FIRST_TOKENS + num_left_out :]
 
 
 class DraftVocabulary(Protocol):
-    """How the draft model's tokens relate to the target's. `keeps_tokens` says that what was committed never becomes
-    other tokens of the draft model's."""
+    """How the draft model's tokens relate to the target's. `keeps_tokens` says that the draft model's tokens of a
+    committed text never change as the text grows."""
 
     keeps_tokens: bool
 
     def text_of(self, sequence: Sequence) -> DraftText:
-        """The sequence's text."""
+        """Returns the sequence's text in the draft model's tokens."""
         ...
 
     def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
-        """Logits by the target's token ids; may be valid until the next call only."""
+        """Returns the logits in the order of the target's token ids. They may be valid only until the next call."""
         ...
 
     def draft_id(self, token_id: int) -> int | None:
-        """The draft model's token for what was sampled from `target_rows`; None where the target has no such token."""
+        """Returns the draft model's id of a token sampled from `target_rows`, None if the target lacks the token."""
         ...
 
 
@@ -97,7 +97,7 @@ class SameText:
         return self._sequence.token_ids
 
     def update(self) -> int:
-        """Nothing to do: committed tokens stay."""
+        """Returns the number of tokens. There is nothing else to do, because committed tokens never change."""
         return len(self._sequence.token_ids)
 
 
@@ -107,23 +107,23 @@ class SameVocabulary:
     keeps_tokens = True
 
     def text_of(self, sequence: Sequence) -> SameText:
-        """The sequence as it is."""
+        """Returns the sequence's own tokens."""
         return SameText(sequence)
 
     def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
-        """The logits as they are."""
+        """Returns the logits unchanged."""
         return logits
 
     def draft_id(self, token_id: int) -> int | None:
-        """The token itself."""
+        """Returns the token id unchanged."""
         return token_id
 
 
 class MappedText:
-    """The text through a `VocabularyMap`; it depends on the sequence's tokens and not on when they came.
+    """The text as a `VocabularyMap` converts it. It depends only on the sequence's tokens, not on when they were added.
 
-    A run of tokens that the draft model lacks, of at most `MAX_RUN_TOKENS`, is tokenized as one piece, so while it
-    grows its tokens may change. Those before it never do.
+    Consecutive tokens that the draft model lacks, at most `MAX_RUN_TOKENS`, form a run and are tokenized together.
+    While the run at the end grows, its tokens may change. Tokens before it never change.
     """
 
     def __init__(self, sequence: Sequence, vocabularies: VocabularyMap) -> None:
@@ -136,11 +136,11 @@ class MappedText:
 
     @property
     def token_ids(self) -> list[int]:
-        """The draft model's tokens, as of the last update."""
+        """The draft model's tokens at the last update."""
         return self._token_ids
 
     def update(self) -> int:
-        """Reads the tokens that were committed since, and the run before them once more."""
+        """Adds what was committed since the last call. Converts the run at the end of the earlier text again."""
         committed = self._sequence.token_ids
         if self._num_seen == len(committed):
             return len(self._token_ids)
@@ -153,7 +153,7 @@ class MappedText:
         return start + _common_length(before, self._token_ids[start:])
 
     def _settle(self, committed: list[int]) -> bytes:
-        """Appends the tokens of all but a run at the end, and returns that run's text."""
+        """Appends the tokens of everything before the run at the end, and returns that run's text."""
         run = b""
         for index in range(self._run_begin, len(committed)):
             draft_id = self._map.draft_id(committed[index])
@@ -171,23 +171,23 @@ class MappedText:
 
 
 class MappedVocabulary:
-    """Tokens are exchanged by a `VocabularyMap`; the draft model's that the target lacks keep a column of their own."""
+    """Exchanges tokens by a `VocabularyMap`. Draft tokens that the target lacks have extra columns in the logits."""
 
     def __init__(self, vocabularies: VocabularyMap) -> None:
         self.keeps_tokens = vocabularies.exchanges_all
         self._map = vocabularies
 
     def text_of(self, sequence: Sequence) -> MappedText:
-        """The text in the draft model's tokens."""
+        """Returns the text in the draft model's tokens."""
         return MappedText(sequence, self._map)
 
     def target_rows(self, logits: Logits, sampler: Sampler) -> Logits:
-        """The logits where the target has the token, minus infinity for tokens that the draft model lacks. Noise,
-        penalties and bans, which go by token id, then meet the tokens that they meet in the target."""
+        """Returns the logits in the order of the target's token ids, with minus infinity for tokens that the draft
+        model lacks. Noise, penalties and bans go by token id, so they affect the same tokens as in the target."""
         return sampler.scatter(logits, self._map.columns, self._map.width)
 
     def draft_id(self, token_id: int) -> int | None:
-        """None for the columns behind the target's vocabulary."""
+        """Returns the draft model's id of the token; None for the extra columns, which the target lacks."""
         return self._map.draft_ids.get(token_id)
 
 

@@ -1,7 +1,7 @@
 """`VocabularyMap`: which tokens of two vocabularies are the same string, for a draft model with another tokenizer.
 
-Tokens with text are the same where their bytes are equal, control tokens where their spellings are, and the tokens
-that end a text are the same whatever they are called. Nothing here knows models or sequences.
+Two tokens with text are the same if their bytes are equal. Two control tokens are the same if their spellings are
+equal. The tokens that end a text are always the same. This module knows neither models nor sequences.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How many of one vocabulary's most frequent tokens, which are its lowest ids, the other one has too.
+    """How many of one vocabulary's most frequent tokens the other one has too. The lowest ids are the most frequent.
 
-    Single bytes and tokens without text do not count: nearly every vocabulary has all bytes, and hardly uses them.
+    Single bytes and tokens without text do not count. Nearly every vocabulary has all bytes but rarely uses them.
     """
 
     num_shared: int
@@ -33,17 +33,17 @@ class Overlap:
 
     @property
     def share(self) -> float:
-        """The shared part of the frequent tokens; 0 where there are none."""
+        """The share of the frequent tokens that the other vocabulary has; 0 if there are no such tokens."""
         return self.num_shared / max(1, self.num_tokens)
 
 
 class VocabularyMap:
-    """The pairs of tokens that mean the same to the target and to the draft model; at most one partner for each.
+    """The pairs of tokens that are the same for the target and the draft model. Each token has at most one partner.
 
-    `draft_ids` are the draft's tokens by the target's. `columns` [draft's vocab_size] says where in a row of logits by
-    the target's ids each of the draft's tokens stands; those that the target lacks follow behind `target_size`.
-    `exchanges_all` says that all of the target's tokens with text have a partner, as in a family whose larger models
-    have more padding: nothing is then tokenized anew.
+    `draft_ids` maps the target's ids to the draft's. `columns` [the draft's vocab_size] holds the column of each draft
+    token in a row of logits that is ordered by the target's ids. Draft tokens that the target lacks have the columns
+    from `target_size` on. `exchanges_all` says that every target token with text has a partner, as in a family whose
+    larger models only have more padding. No text is then tokenized again.
     """
 
     def __init__(self, target: Tokenizer, draft: Tokenizer) -> None:
@@ -65,25 +65,25 @@ class VocabularyMap:
 
     @property
     def is_useful(self) -> bool:
-        """Whether both vocabularies have at least half of the other's frequent tokens."""
+        """Whether each vocabulary has at least half of the other one's frequent tokens."""
         return min(self.target_overlap.share, self.draft_overlap.share) >= MIN_SHARE
 
     @property
     def width(self) -> int:
-        """Columns of a row of logits that has all tokens of both vocabularies."""
+        """The number of columns of a row of logits with all tokens of both vocabularies."""
         return self.target_size + len(self.columns) - len(self.draft_ids)
 
     def draft_id(self, token_id: int) -> int | None:
-        """The draft's token that stands for the target's in a text, None where it has none."""
+        """Returns the draft's token that replaces the target's in a text, None if there is none."""
         return self._draft.eos_token_id if token_id in self._end_ids else self.draft_ids.get(token_id)
 
     def target_text(self, token_id: int) -> bytes:
-        """What the target's token adds to a text; nothing for a control token or one that is only padding."""
+        """Returns the bytes that the target's token adds to a text; none for a control token or padding."""
         return self._target.text_bytes(token_id) if token_id < self.target_size else b""
 
     def encode(self, text: bytes) -> list[int]:
-        """The draft's tokens of a piece of text; bytes that are no whole characters become their byte tokens, and are
-        left out where the draft has none."""
+        """Returns the draft's tokens of a piece of text. Bytes that are not whole characters become byte tokens. They
+        are left out if the draft has no such token."""
         token_ids: list[int] = []
         while text:
             try:
@@ -96,17 +96,17 @@ class VocabularyMap:
         return token_ids
 
     def length_of_beginning(self, token_ids: list[int]) -> int:
-        """How many of the target's tokens are there because all its texts begin so."""
+        """Returns the number of leading tokens that the target's tokenizer puts before every text."""
         leading = list(self._target.leading_token_ids)
         return len(leading) if token_ids[: len(leading)] == leading else 0
 
     @property
     def beginning(self) -> tuple[int, ...]:
-        """What the draft's texts begin with."""
+        """The tokens that the draft's tokenizer puts before every text."""
         return self._draft.leading_token_ids
 
     def _pair_ends(self, target: Tokenizer, draft: Tokenizer) -> None:
-        """Lets the tokens that end a text stand for each other where their spellings did not pair them."""
+        """Pairs the tokens that end a text, if neither has a partner yet."""
         target_id, draft_id = target.eos_token_id, draft.eos_token_id
         if target_id is None or draft_id is None or target_id in self.draft_ids:
             return
@@ -128,7 +128,7 @@ def _texts(tokenizer: Tokenizer) -> list[bytes]:
 
 
 def _ids_by_text(tokenizer: Tokenizer, texts: list[bytes]) -> dict[bytes, int]:
-    """Returns the ids of the tokens with text. One that stands for a byte yields to one that stands for a character."""
+    """Returns the id of each text. If a byte token and another token have this text, it is the id of the other."""
     spelled = set(tokenizer.byte_token_ids)
     ordered = sorted(range(len(texts)), key=lambda token_id: (token_id not in spelled, -token_id))
     return {texts[token_id]: token_id for token_id in ordered if texts[token_id]}
@@ -137,7 +137,7 @@ def _ids_by_text(tokenizer: Tokenizer, texts: list[bytes]) -> dict[bytes, int]:
 def _shared_control_ids(
     target: Tokenizer, draft: Tokenizer, target_texts: list[bytes], draft_texts: list[bytes]
 ) -> dict[int, int]:
-    """The draft's control tokens by the target's of the same spelling."""
+    """Returns the draft's id of each target control token with the same spelling, by the target's id."""
     draft_ids = {draft.token_bytes(token_id): token_id for token_id in _control_ids(draft, draft_texts)}
     spellings = {token_id: target.token_bytes(token_id) for token_id in _control_ids(target, target_texts)}
     return {token_id: draft_ids[text] for token_id, text in spellings.items() if text in draft_ids}
@@ -153,9 +153,9 @@ def _overlap(texts: list[bytes], others: dict[bytes, int]) -> Overlap:
 
 
 def map_vocabularies(target_name: str, target: Tokenizer, draft_name: str, draft: Tokenizer) -> VocabularyMap | None:
-    """How the draft model's tokens relate to the target's; None where they are the same.
+    """Returns the map from the target's tokens to the draft model's, None if the vocabularies are the same.
 
-    Raises VocabularyMismatchError where they have too little in common for drafts to be of use.
+    Raises VocabularyMismatchError if they have too few tokens in common for useful drafts.
     """
     if draft.vocabulary_hash == target.vocabulary_hash:
         return None
@@ -163,15 +163,15 @@ def map_vocabularies(target_name: str, target: Tokenizer, draft_name: str, draft
     of_target, of_draft = vocabularies.target_overlap, vocabularies.draft_overlap
     if not vocabularies.is_useful:
         raise VocabularyMismatchError(
-            f"draft model {draft_name} has another vocabulary than {target_name}, and too little of it in common: "
-            f"{of_target.num_shared} of the target's {of_target.num_tokens} most frequent tokens of several bytes and "
-            f"{of_draft.num_shared} of the draft's {of_draft.num_tokens}, where half of both are needed; choose a "
-            "draft model of the same family, or --drafters suffix"
+            f"draft model {draft_name} has another vocabulary than {target_name}, and they share too few tokens: "
+            f"{of_target.num_shared} of the target's {of_target.num_tokens} most frequent tokens of several bytes, and "
+            f"{of_draft.num_shared} of the draft's {of_draft.num_tokens}, but at least half of each are needed; "
+            "choose a draft model of the same family, or --drafters suffix"
         )
     draft.prepare()
     _logger.info(
-        "%s drafts by another vocabulary: it has %.0f %% of the target's frequent tokens, the target %.0f %% of "
-        "its own",
+        "draft model %s has another vocabulary: it has %.0f %% of the target's frequent tokens, and the target has "
+        "%.0f %% of the draft model's",
         draft_name,
         100 * of_target.share,
         100 * of_draft.share,

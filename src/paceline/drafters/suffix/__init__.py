@@ -1,1 +1,1 @@
-"""The suffix drafter: guesses that a text goes on as texts did where they ended the same way."""
+"""The suffix drafter: guesses that a text continues as earlier texts did after the same tokens."""

@@ -1,7 +1,7 @@
-"""`SuffixDrafter`: guesses that the text goes on as texts did where they ended the same way.
+"""`SuffixDrafter`: guesses that the text continues as earlier texts did after the same tokens.
 
-It looks at the sequence's own text and, in a store, at what other requests of the same tenant said lately. The trees
-and the proposals are native (native/suffix/); this module decides what goes into which tree.
+It looks at the sequence's own text and at a store of recent answers to requests of the same tenant. The trees and the
+proposals are native code (native/suffix/). This module decides which text goes into which tree.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from paceline.drafters.suffix.native_tree import SuffixTree, propose_from_suffix
 from paceline.drafters.suffix.store import SuffixStore
 
 MAX_MATCH = 24
-"""Longest context. Texts hardly leave a path that they followed for so long (decision 001)."""
+"""The longest context, in tokens. A text that matches for so long nearly always continues alike (decision 001)."""
 
 PIECE_SIZE = 64
-"""Output tokens after which a running sequence's text enters the store, so that others can use it."""
+"""A running sequence's output enters the store in pieces of at least so many tokens, for other sequences."""
 
 
 @dataclass(slots=True)
 class _OwnText:
-    """A sequence's own tree, how much of its text is in it, and up to where its text is in the store."""
+    """A sequence's own tree. The first `num_read` tokens are in it. The output up to `num_stored` is in the store."""
 
     tree: SuffixTree
     num_stored: int
@@ -30,11 +30,11 @@ class _OwnText:
 
 
 class SuffixDrafter(Drafter):
-    """Proposes the tokens that followed the longest context which the text ends with and which was seen before.
+    """Finds the longest end of the text that occurred before, and proposes the tokens that followed it there.
 
     `store_size` is the number of tokens that the store may hold over all tenants (0: no store). Contexts have at most
-    `max_match` tokens. A draft ends where its survival falls below `min_survival` or the plan's `stop_below`;
-    `has_branches` lets it be a tree, of the nodes that are the most likely to be accepted.
+    `max_match` tokens. A draft ends when its survival falls below `min_survival` or the plan's `stop_below`. With
+    `has_branches`, the draft is a tree of the nodes that are most likely to be accepted.
     """
 
     name = "suffix"
@@ -49,21 +49,21 @@ class SuffixDrafter(Drafter):
         self._texts: dict[str, _OwnText] = {}
 
     def begin(self, sequence: Sequence) -> None:
-        """Starts an empty tree; the text is read at the first proposal. Output that is there already is not stored."""
+        """Starts an empty tree. The first proposal reads the text into it. Output that already exists is not stored."""
         self._texts[sequence.sequence_id] = _OwnText(SuffixTree(self._max_match), len(sequence.token_ids))
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
-        """Chains or trees; empty where no context was seen before, or none that is worth a row."""
+        """Returns chains or trees. A draft is empty if no context occurred before, or if no node is likely enough."""
         return Proposals([self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)])
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
-        """Stores what the sequences said, a piece at a time; their own trees read it at the next proposal."""
+        """Stores new output, a piece at a time. The sequences' own trees read it at the next proposal."""
         for sequence in sequences:
             if len(sequence.token_ids) - self._texts[sequence.sequence_id].num_stored >= PIECE_SIZE:
                 self._store(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """Stores the rest of what the sequence said and drops its tree."""
+        """Stores the rest of the sequence's output and drops its tree."""
         self._store(sequence)
         del self._texts[sequence.sequence_id]
 
@@ -81,7 +81,7 @@ class SuffixDrafter(Drafter):
         return Draft(tuple(token_ids), tuple(parents), tuple(confidences), self.name) if token_ids else Draft()
 
     def _store(self, sequence: Sequence) -> None:
-        """The output since the last piece; only output can be its context, so no prompt enters the store."""
+        """Stores the output since the last piece. Its context is only output too, so no prompt enters the store."""
         own = self._texts[sequence.sequence_id]
         first_context = max(sequence.num_prompt_tokens, own.num_stored - self._max_match)
         context = sequence.token_ids[first_context : own.num_stored]

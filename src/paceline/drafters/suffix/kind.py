@@ -1,4 +1,4 @@
-"""How the suffix drafter is chosen and built."""
+"""Chooses and builds the suffix drafter."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from paceline.drafters.protocol import Drafter, DrafterKind, DrafterParts
 
 
 class SuffixKind(DrafterKind):
-    """Goes on as the text so far, or what requests of the tenant were told lately, went on after the same words."""
+    """The kind of drafter that copies what followed the same tokens in this text or in the tenant's recent answers."""
 
     name = "suffix"
     settings = ("suffix_store_tokens",)
 
     def is_default(self, config: EngineConfig, *, has_draft_model: bool) -> bool:
-        """Always: it needs no model."""
+        """Returns True, because it needs no model."""
         return True
 
     def remembers_outputs(self, config: EngineConfig) -> bool:
-        """Whether it has a store."""
+        """Returns whether the settings give it a store."""
         return config.suffix_store_tokens > 0
 
     def build(self, parts: DrafterParts) -> Drafter:
-        """Returns a drafter with an empty store; loads the native core, which has its trees."""
+        """Returns a drafter with an empty store. Loads the native core, which has the suffix trees."""
         from paceline.drafters.suffix.drafter import SuffixDrafter
 
         return SuffixDrafter(store_size=parts.config.suffix_store_tokens)

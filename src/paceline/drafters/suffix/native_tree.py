@@ -1,6 +1,6 @@
-"""Suffix trees of the native core: what texts said after the contexts that another text ends with.
+"""The native core's suffix trees, which find what followed in earlier texts after the last tokens of a text.
 
-They are no model; they lie here because this package is the only one that uses the native core.
+They are in this package, not in `backends`, because they are not a model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`SuffixStore`: what requests said lately, kept apart by tenant, for the suffix drafter.
+"""`SuffixStore`: recent answers, separate for each tenant, for the suffix drafter.
 
-Each tenant has a suffix tree of its own, and a proposal reads one tree, so no text can pass from one to another. All
-trees together share one bound; the oldest text goes first, whoever it belongs to.
+Each tenant has its own suffix tree, and a proposal reads only one tree, so no text passes from one tenant to another.
+All trees share one limit. The oldest text is evicted first, whichever tenant it belongs to.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import deque
 from paceline.drafters.suffix.native_tree import SuffixTree
 
 TEXT_OVERHEAD = 32
-"""Tokens that a text counts beside its own, for what a tree and a queue hold of it."""
+"""Tokens that are added to a text's size for its entries in the tree and the queue."""
 
 
 class SuffixStore:
-    """Holds texts of up to `max_tokens` tokens in all; 0 keeps nothing. A context has at most `max_match` tokens."""
+    """Holds texts of at most `max_tokens` tokens in all; 0 keeps nothing. Contexts have at most `max_match` tokens."""
 
     def __init__(self, *, max_tokens: int, max_match: int) -> None:
         self._max_tokens = max_tokens
@@ -26,20 +26,20 @@ class SuffixStore:
 
     @property
     def num_tokens(self) -> int:
-        """What all texts count, at most `max_tokens`."""
+        """The size of all texts in tokens, overhead included; at most `max_tokens`."""
         return self._num_tokens
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all trees."""
+        """The memory of all trees."""
         return sum(tree.size_bytes for tree in self._trees.values())
 
     def tree(self, tenant: str) -> SuffixTree | None:
-        """The tenant's texts, None where there are none; may be empty or replaced after the next `add`."""
+        """Returns the tenant's tree, None if it has no texts. The next `add` may empty or replace it."""
         return self._trees.get(tenant)
 
     def add(self, tenant: str, context: list[int], token_ids: list[int]) -> None:
-        """Takes a text in, behind tokens that are context only, and evicts the oldest ones beyond the bound."""
+        """Adds a text after tokens that are only its context. Evicts the oldest texts while the limit is exceeded."""
         size = len(context) + len(token_ids) + TEXT_OVERHEAD
         if size > self._max_tokens or not token_ids:
             return
