@@ -1,7 +1,7 @@
-"""`DrafterGroup`: the engine's drafters, told which sequences run, asked for drafts, and shut off when they fail.
+"""`DrafterGroup`: tells the engine's drafters which sequences run, asks them for drafts, and removes those that fail.
 
-A drafter can only cost time, never a request: one that raises, or proposes what the target cannot read, is logged and
-proposes nothing from then on.
+A drafter can cost time but cannot make a request fail. If it raises an exception or breaks its contract, the error is
+logged and the drafter is switched off.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class DraftingCosts:
-    """What drafting took in one step: the seconds of each drafter, and the rows of the passes of those whose model's
-    passes are counted."""
+    """The costs of drafting in one step: the seconds of each drafter and, for drafters that count the passes of their
+    model, the rows of each pass."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     pass_rows: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, drafter: str, seconds: float, proposals: Proposals) -> None:
-        """Counts one call of a drafter."""
+        """Adds the costs of one call of a drafter."""
         self.seconds[drafter] = self.seconds.get(drafter, 0.0) + seconds
         if proposals.pass_rows is not None:
             self.pass_rows[drafter] = proposals.pass_rows
 
 
 class DrafterGroup:
-    """Drafters by name. Free ones propose before the controller plans, the others where a plan names them. The target
-    knows the tokens below `vocab_size`."""
+    """The drafters by name. Free drafters propose before the controller plans. The others propose only if a plan names
+    them. The target's token ids are below `vocab_size`."""
 
     def __init__(self, drafters: Iterable[Drafter], vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -49,11 +49,11 @@ class DrafterGroup:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The drafters that work."""
+        """The names of the drafters that have not failed."""
         return tuple(self._drafters)
 
     def follow(self, running: list[Sequence]) -> None:
-        """Begins the sequences that are new among the running ones and ends those that are gone."""
+        """Calls `begin` for sequences that are new in `running`, and `end` for those that are no longer in it."""
         current = dict.fromkeys(running)
         if current.keys() == self._followed.keys():
             return
@@ -64,8 +64,9 @@ class DrafterGroup:
             self._guard(drafter, partial(_exchange, drafter, gone, new))
 
     def offers(self, sequences: list[Sequence], windows: list[int], costs: DraftingCosts) -> list[Offer]:
-        """What each sequence can have, within its window: the drafts of the free drafters, the likeliest nodes of a
-        tree first, and of the other drafters that have room for it what they have yet to read. Adds to `costs`."""
+        """Returns one offer for each sequence, within its window. It has the drafts of the free drafters, with the most
+        likely nodes of a tree first. For each other drafter that has room for the sequence, it has the number of tokens
+        that this drafter must still read. Adds to `costs`."""
         if not sequences:
             return []
         drafts: list[list[Draft]] = [[] for _ in sequences]
@@ -85,8 +86,8 @@ class DrafterGroup:
     def propose(
         self, sequences: list[Sequence], plans: list[Plan], offers: list[Offer], costs: DraftingCosts
     ) -> list[Draft]:
-        """Drafts as planned: a free one that exists already, cut to the window, or one of the drafter named. Adds to
-        `costs`."""
+        """Returns the planned drafts. A plan gets the free draft that it names, cut to its window, or a new draft from
+        the model drafter that it names. Adds to `costs`."""
         drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         for drafter in [drafter for drafter in self._drafters.values() if not drafter.is_free]:
             indices = [i for i, plan in enumerate(plans) if plan.drafter == drafter.name and plan.window > 0]
@@ -96,7 +97,7 @@ class DrafterGroup:
         return drafts
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
-        """Shows every drafter the verdicts of the sequences that go on; their tokens are committed."""
+        """Gives every drafter the verdicts of the sequences that are not finished. Their tokens are committed."""
         for drafter in list(self._drafters.values()):
             self._guard(drafter, partial(drafter.observe, sequences, verdicts))
 
@@ -132,7 +133,7 @@ class DrafterGroup:
             if not all(_is_integer(token_id) and 0 <= token_id < self._vocab_size for token_id in draft.token_ids):
                 raise ValueError(f"it drafted a token that is not one of the target's {self._vocab_size}")
             if draft.drafter != drafter.name or not draft.is_tree:
-                raise ValueError("its draft bears another name, or is no tree with confidences from 0 to 1")
+                raise ValueError("its draft has another drafter's name, or is not a tree with confidences from 0 to 1")
 
     def _guard(self, drafter: Drafter, call: Callable[[], None]) -> None:
         try:

@@ -1,8 +1,8 @@
-"""The start-up profile: what steps cost on this machine, by real forward passes of the loaded models.
+"""The start-up profile: measures on this machine what steps cost, by real forward passes of the loaded models.
 
-It takes under three seconds at the first start and is kept in the cache directory, keyed by everything that the times
-depend on. The next starts add a round each, since the first may have met a busy machine. The models' KV stores are
-replaced, so it comes before an engine is built.
+It takes under three seconds at the first start. The result is kept in the cache directory, with a key of everything
+that the times depend on. Some later starts add a round, because the machine may have been busy at the first. The
+profile replaces the models' KV stores, so it must run before an engine is built.
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ _MOST_CONTEXT = 1008
 _NUM_READ = 32
 _FEWEST = 2
 _FIRST_TOKEN = 16
-_FIRST_TARGET_TOKEN = 128  # others, or the target would go on where its own first layers ended
+_FIRST_TARGET_TOKEN = 128  # other tokens, or the target would reuse what its first layers computed
 _MOST_KEPT = 64
 _FORMAT = 2
 _logger = logging.getLogger(__name__)
 
 
 class PassTimes(msgspec.Struct, frozen=True):
-    """The best times of one model's passes, in seconds by (rows, context): a busy machine only ever adds time.
+    """The shortest times of one model's passes, as (rows, context, seconds). A busy machine can only add time.
 
-    `read_s` is that of reading a run of text, for the drafter of a model that must read texts.
+    `read_s` is the time to read 32 tokens of text in one pass. It is None for a model that does not read texts first.
     """
 
     best: tuple[tuple[int, int, float], ...] = ()
     read_s: float | None = None
 
     def table(self) -> RowTable:
-        """What was measured, no row count dearer than more rows; the rest is left to extrapolation."""
+        """Returns the measured table, in which fewer rows never take longer. The cost model extrapolates it."""
         by_case = self.by_case()
         rows = tuple(sorted(count for count, context in by_case if context == 0))
         context_s, row_context_s = _context_slopes(by_case)
         return RowTable(rows, without_disturbance([by_case[count, 0] for count in rows]), context_s, row_context_s)
 
     def drafter_costs(self) -> DrafterCosts:
-        """Returns the costs of the drafter that runs this model."""
+        """Returns the costs of a drafter that runs this model."""
         return DrafterCosts(self.table(), 0.0 if self.read_s is None else self.read_s / _NUM_READ)
 
     def by_case(self) -> dict[tuple[int, int], float]:
-        """Seconds by (rows, context)."""
+        """Returns the seconds by (rows, context)."""
         return {(count, context): seconds for count, context, seconds in self.best}
 
 
 class ProfileTimes(msgspec.Struct, frozen=True):
-    """What so many rounds found, of the target and of the drafters' models."""
+    """The times of the target's and the drafters' models after `num_rounds` rounds."""
 
     num_rounds: int = 0
     target: PassTimes = PassTimes()
     drafters: dict[str, PassTimes] = {}
 
     def costs(self) -> StepCosts:
-        """For the cost model."""
+        """Returns the tables for the cost model."""
         return StepCosts(self.target.table(), {name: times.drafter_costs() for name, times in self.drafters.items()})
 
 
 class ModelProfile:
-    """Measures one model's passes, beginning with what is known of them.
+    """Measures one model's passes. It starts from the times in `known`.
 
-    No pass goes beyond `num_positions`. The drafter of a model that `has_own_kv` must read texts first.
+    No pass goes beyond `num_positions`. A drafter's model with its own KV must read texts, which is measured too.
     """
 
     def __init__(
@@ -105,9 +105,10 @@ class ModelProfile:
         self._pass_s(1, 0)
 
     def measure(self, end_s: float) -> None:
-        """One round of all passes; after `end_s` no more than the first time needs.
+        """Measures one round of all passes. After `end_s` it measures only until two cases are known.
 
-        Each pass comes equally often: of the one that came more often a disturbed machine would show a better best.
+        Within the time limit each pass is measured equally often. On a busy machine a pass that is measured more often
+        would get a shorter best time.
         """
         for case in self._cases:
             if time.perf_counter() > end_s and len(self._best) >= _FEWEST:
@@ -120,14 +121,14 @@ class ModelProfile:
             )
 
     def times(self) -> PassTimes:
-        """The best of all rounds. A text that there was no time to read is read token by token."""
+        """Returns the best times. If reading was not measured, it is assumed to take one pass for each token."""
         best = tuple((count, context, seconds) for (count, context), seconds in self._best.items())
         if not self._is_reader:
             return PassTimes(best)
         return PassTimes(best, self._best[1, 0] * _NUM_READ if math.isinf(self._read_s) else self._read_s)
 
     def _pass_s(self, count: int, context: int) -> float:
-        """Rows with logits: of one sequence for a target, each of a sequence of its own for a draft model."""
+        """Returns the seconds of a pass with `count` rows, of one sequence (target) or of `count` (draft model)."""
         if self._is_target:
             runs = _chain(context, self._token_ids(_FIRST_TARGET_TOKEN, count))
         else:
@@ -141,8 +142,8 @@ class ModelProfile:
 
 
 def pass_cases(num_positions: int, *, is_target: bool) -> list[tuple[int, int]]:
-    """The (rows, context) of the passes to measure of a model with so many positions: a target's rows follow one
-    another, a draft model's are of one sequence each. Behind a context are 1 and 8 of them."""
+    """Returns the (rows, context) of each pass to measure. The rows of a target are consecutive tokens of one sequence.
+    Each row of a draft model belongs to another sequence. With context, passes of 1 and of 8 rows are measured."""
     counts = [count for count in TARGET_ROWS if count <= num_positions] if is_target else SEQUENCE_COUNTS
     context = min(_MOST_CONTEXT, (num_positions - TARGET_ROWS[-1]) // BLOCK_SIZE * BLOCK_SIZE)
     return [(count, 0) for count in counts] + ([(1, context), (8, context)] if context > 0 else [])
@@ -153,7 +154,7 @@ def _num_positions(model: Model, context_window_size: int) -> int:
 
 
 def _context_slopes(best: Mapping[tuple[int, int], float]) -> tuple[float, float]:
-    """Seconds for each position of context of a sequence, and of a row; 0 where it was not measured."""
+    """Returns the seconds that one position of context adds to a pass, and to each row; 0 if not measured."""
     context = max((context for _, context in best), default=0)
     if context == 0 or not {(1, context), (8, context), (8, 0)} <= best.keys():
         return 0.0, 0.0
@@ -164,7 +165,7 @@ def _context_slopes(best: Mapping[tuple[int, int], float]) -> tuple[float, float
 
 
 def without_disturbance(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Times by rising row counts, each lowered to the least of those after it: fewer rows cannot take longer."""
+    """Returns the times by rising row count, each lowered to the least of the later ones: fewer rows take no longer."""
     return tuple(reversed(list(accumulate(reversed(seconds), min))))
 
 
@@ -177,9 +178,9 @@ def profile(
     num_rounds: int,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> ProfileTimes:
-    """Measures a target and the models of drafters by their drafters' names, for so many rounds more than is known.
+    """Measures a target and the drafters' models for up to `num_rounds` rounds. Returns the best times, with `known`.
 
-    Blocks for the time limit at most, but that each model has a few passes.
+    Blocks for about the time limit at most, or longer until two passes of each model are measured.
     """
     end_s = time.perf_counter() + time_limit_s
     drafter_profiles = {
@@ -212,11 +213,11 @@ def cached_profile(
     target: Model,
     drafters: Mapping[str, Model],
 ) -> StepCosts:
-    """The profile of earlier starts under the same conditions, with a round more until there are enough, or a new one;
-    it is kept.
+    """Returns the costs from the profile of earlier starts under the same conditions, or from a new profile.
 
-    `conditions` are all that the times depend on besides the arguments: files, backend, settings. A cache that cannot
-    be read or written is no error, but is logged.
+    If the earlier starts measured fewer than 12 rounds, one more is measured. The new times are saved. `conditions` are
+    everything that the times depend on besides the other arguments: files, backend, settings. A cache file that cannot
+    be read or written is logged, and raises no error.
     """
     path = directory / "profiles" / f"{_key(conditions, context_window_size, target, drafters)}.json"
     known = _read(path)
@@ -233,7 +234,7 @@ def cached_profile(
 
 
 def _read(path: Path) -> ProfileTimes:
-    """What is kept there; nothing where there is nothing, or nothing that can be read."""
+    """Returns the times in the file, or empty times if the file is absent or cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ProfileTimes)
     except FileNotFoundError:
@@ -271,7 +272,7 @@ def _chain(context: int, token_ids: list[int]) -> list[TokenRun]:
 
 
 def _singles(context: int, token_ids: list[int]) -> list[TokenRun]:
-    """Sequences that share all but their last block."""
+    """Returns one run of one token for each sequence. The sequences share all but their last block."""
     shared = list(range(context // BLOCK_SIZE))
     return [
         TokenRun([*shared, len(shared) + index], context, [token_id], needs_logits=True)

@@ -1,8 +1,8 @@
-"""`Scheduler`: decides which sequences run and which rows each gets in a step (its `Schedule`), and is the only writer
-of sequences and block tables, together with `commit`.
+"""`Scheduler`: decides which sequences run and how many rows each gets in a step (the `Schedule`). Only this module and
+`commit` write sequences and block tables.
 
-Every step serves all decoding sequences and up to a chunk of prompts, so neither starves the other. When blocks run out
-the youngest sequence is preempted: its blocks are freed and its tokens are recomputed later.
+Every step serves all decoding sequences and at most one chunk of prompts, so neither starves the other. When no block
+is free, the youngest sequence is preempted: its blocks are freed, and its tokens are computed again later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """How large a step may be: sequences, prompt rows, and draft nodes of one sequence."""
+    """The limits of a step: the number of sequences, of prompt rows, and of draft nodes of one sequence."""
 
     max_batch_size: int
     prefill_chunk_size: int
@@ -31,10 +31,10 @@ class StepLimits:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSequence:
-    """One sequence's share of a step: its next `num_rows` uncomputed tokens, and KV slots for `max_window` draft nodes
-    behind its last token.
+    """One sequence's part of a step: its next `num_rows` uncomputed tokens, and KV slots for `max_window` draft nodes
+    after its last token.
 
-    `reaches_end`: the rows include the last token, so that the next one can be sampled.
+    `reaches_end` says that the rows include the last token, so the next one can be sampled.
     """
 
     state: RequestState
@@ -44,21 +44,22 @@ class ScheduledSequence:
 
     @property
     def sequence(self) -> Sequence:
-        """The plain sequence."""
+        """The sequence, without its request state."""
         return self.state.sequence
 
     @property
     def may_draft(self) -> bool:
-        """Whether the step has room for a draft of this sequence."""
+        """Whether this sequence may have a draft in this step."""
         return self.max_window > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One step: sequences in order of age, and how many rows drafts may add to it.
+    """One step: the scheduled sequences, oldest first, and the number of rows that drafts may add (`spare_rows`).
 
-    `drafting` are those that may have a draft, `sampled` those that get a verdict, the drafting ones among them.
-    `num_rows` counts rows without drafts, `num_prompt_rows` those of sequences that may not draft: prompts, above all.
+    The sequences in `drafting` may have a draft. The sequences in `sampled` get a verdict; they include those in
+    `drafting`. `num_rows` is the number of rows without drafts. `num_prompt_rows` is the part of it for sequences that
+    may not draft, which are mostly prompts.
     """
 
     scheduled: list[ScheduledSequence]
@@ -70,7 +71,7 @@ class Schedule:
 
     @classmethod
     def of(cls, scheduled: list[ScheduledSequence], max_rows: int) -> Schedule:
-        """The step of these sequences, which may have `max_rows` with drafts."""
+        """Returns the schedule of these sequences. With drafts, the step may have `max_rows` rows."""
         drafting = [item for item in scheduled if item.may_draft]
         sampled = [item for item in scheduled if item.reaches_end]
         num_rows = sum(item.num_rows for item in scheduled)
@@ -80,7 +81,7 @@ class Schedule:
 
 @dataclass(slots=True)
 class SchedulerCounters:
-    """Counts since the start; see `EngineStats`."""
+    """Counts since the engine started; see `EngineStats`."""
 
     num_preemptions: int = 0
     num_prefix_query_tokens: int = 0
@@ -88,9 +89,9 @@ class SchedulerCounters:
 
 
 class Scheduler:
-    """Waiting queue (first come, first served), running set in order of age, and the blocks of the running ones.
+    """Holds the waiting queue (first come, first served), the running sequences, oldest first, and their blocks.
 
-    `blocks` must be able to hold one sequence of the largest length that is ever added.
+    `blocks` must have room for the longest sequence that is ever added.
     """
 
     def __init__(self, blocks: BlockManager, prefix_cache: PrefixCache | NoPrefixCache, limits: StepLimits) -> None:
@@ -103,12 +104,12 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        """Sequences without blocks."""
+        """The number of waiting sequences. They have no blocks."""
         return len(self._waiting)
 
     @property
     def running(self) -> list[Sequence]:
-        """Sequences with blocks, oldest first."""
+        """The running sequences, oldest first. They have blocks."""
         return [state.sequence for state in self._running]
 
     @property
@@ -121,9 +122,9 @@ class Scheduler:
         self._waiting.append(state)
 
     def finish(self, state: RequestState, reason: FinishReason) -> None:
-        """Takes a sequence out and frees its blocks; what it computed stays in the prefix cache until evicted.
+        """Removes a sequence and frees its blocks. Blocks in the prefix cache stay there until they are evicted.
 
-        To be called between two steps.
+        It must not be called during a step.
         """
         if state.sequence.status is SequenceStatus.RUNNING:
             self._running.remove(state)
@@ -134,7 +135,7 @@ class Scheduler:
         state.sequence.finish_reason = reason
 
     def schedule(self) -> Schedule:
-        """The next step's rows; preempts or admits sequences as blocks allow."""
+        """Returns the rows of the next step. Preempts or admits sequences, depending on the free blocks."""
         num_running = len(self._running)
         self._reserve_last_tokens()
         if len(self._running) == num_running:
@@ -142,9 +143,10 @@ class Scheduler:
         return self._share_rows()
 
     def commit(self, schedule: Schedule, verdicts: list[Verdict]) -> list[Commit]:
-        """Advances every scheduled sequence by what the step computed; `verdicts` are those of `schedule.sampled`.
+        """Advances every scheduled sequence by what the step computed. `verdicts` has one entry for each sequence in
+        `schedule.sampled`.
 
-        Ends the finished ones. An exception in one sequence's commit ends that one with an error and no other.
+        Removes finished sequences. An exception in one sequence's commit ends only that sequence, with an error.
         """
         for item in schedule.scheduled:
             item.sequence.num_computed_tokens += item.num_rows
@@ -166,7 +168,7 @@ class Scheduler:
             raise RuntimeError("a waiting sequence holds KV blocks")
 
     def _reserve_last_tokens(self) -> None:
-        """Makes room for the last token of every running sequence, oldest first, at the expense of the youngest."""
+        """Reserves slots for the last tokens of all running sequences, oldest first. May preempt the youngest."""
         for state in list(self._running):
             sequence = state.sequence
             while sequence.status is SequenceStatus.RUNNING:
@@ -189,7 +191,7 @@ class Scheduler:
         state.block_hashes = []
 
     def _admit(self) -> None:
-        """Starts waiting sequences, in order, while the step has prompt rows left and the next one's tokens fit."""
+        """Starts waiting sequences in order, while prompt rows are left and there are blocks for the next sequence."""
         backlog = sum(sequence.num_uncomputed_tokens for sequence in self.running if sequence.is_prefilling)
         while self._waiting and len(self._running) < self._limits.max_batch_size:
             if backlog >= self._limits.prefill_chunk_size or not self._try_start(self._waiting[0]):
@@ -197,9 +199,9 @@ class Scheduler:
             backlog += self._running[-1].sequence.num_uncomputed_tokens
 
     def _try_start(self, state: RequestState) -> bool:
-        """Moves the head of the queue to the running set, with blocks for all its tokens; False if it must wait.
+        """Starts the first waiting sequence, with blocks for all its tokens. Returns False if it must wait.
 
-        One block for each running sequence is left free, so that the newcomer is not preempted at once.
+        One block for each running sequence stays free, so that the new sequence is not preempted at once.
         """
         sequence = state.sequence
         match = self.prefix_cache.lookup(sequence.token_ids, sequence.request.tenant)
@@ -215,7 +217,7 @@ class Scheduler:
         return True
 
     def _is_prefix_on_its_way(self, sequence: Sequence, match: PrefixMatch) -> bool:
-        """Whether a running sequence is about to compute more of this one's beginning (choices of one call, say)."""
+        """Returns whether a running sequence will soon compute more of this one's prefix, as choices of one call do."""
         end = self.prefix_cache.next_border(sequence.token_ids, match)
         if end is None:
             return False
@@ -250,7 +252,7 @@ class Scheduler:
         return Schedule.of(scheduled, max_rows)
 
     def _reserve_window(self, state: RequestState) -> int:
-        """Takes blocks for the draft nodes that can still be of use; fewer where blocks are short."""
+        """Reserves blocks for the useful draft nodes, as far as blocks are free, and returns their number."""
         wanted = state.sequence.usable_window(self._limits.num_speculative_tokens)
         table, length = state.sequence.block_table, len(state.sequence.token_ids)
         num_slots = (len(table) + self.blocks.num_free_blocks) * self.blocks.block_size
@@ -269,7 +271,7 @@ class Scheduler:
         return commit
 
     def _settle_blocks(self, state: RequestState) -> None:
-        """Gives back what rejected draft nodes took, and lets others find the blocks that are full now."""
+        """Frees the blocks of rejected draft nodes, and puts full blocks into the prefix cache."""
         sequence = state.sequence
         self.blocks.trim(sequence.block_table, len(sequence.token_ids))
         self.prefix_cache.commit(

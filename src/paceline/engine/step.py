@@ -1,6 +1,6 @@
 """One step of the engine: the life of a token, from schedule to commit, in the order of docs/architecture.md.
 
-Prompts, plain decoding and speculation are the same step; what differs is how many rows a sequence has in it.
+Prompts, plain decoding and speculation use the same step. They differ only in the number of rows of a sequence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
 @dataclass(frozen=True, slots=True)
 class Stepper:
-    """The parts that one step connects; none of them knows another."""
+    """The parts that one step connects. The parts do not know each other."""
 
     scheduler: Scheduler
     controller: Controller
@@ -32,9 +32,9 @@ class Stepper:
     vocab_size: int
 
     def step(self) -> list[Commit]:
-        """Advances the scheduled sequences: by a chunk of the prompt, or by one token and what the draft guessed right.
+        """Advances each scheduled sequence by a chunk of its prompt, or by its accepted draft tokens and one more.
 
-        Blocks for one forward pass of the target, and for those of a drafter's model where a plan asks for one.
+        Blocks for one forward pass of the target, and for the passes of a drafter's model if a plan names the drafter.
         """
         start_s = time.perf_counter()
         schedule = self.scheduler.schedule()
@@ -50,7 +50,7 @@ class Stepper:
         return commits
 
     def _draft(self, schedule: Schedule) -> _Drafting:
-        """Lets the drafters of the sequences that may draft propose, as the controller plans."""
+        """Asks the drafters for the drafts that the controller plans, for the sequences that may draft."""
         if not self.drafters.names:
             return _no_drafting(schedule)
         items = schedule.drafting
@@ -69,7 +69,7 @@ class Stepper:
         return _Drafting(sequences, offers, plans, drafts, room, costs)
 
     def _prepare_checks(self, schedule: Schedule, drafts: list[Draft]) -> Checks:
-        """What is to be verified once the logits are there: the sampled sequences with their drafts."""
+        """Prepares what the verifier needs besides the logits: the sampled sequences with their drafts and samplers."""
         return prepare_checks(
             [item.sequence for item in schedule.sampled],
             [draft for item, draft in zip(schedule.scheduled, drafts, strict=True) if item.reaches_end],
@@ -78,7 +78,7 @@ class Stepper:
         )
 
     def _commit(self, schedule: Schedule, verdicts: list[Verdict]) -> list[Commit]:
-        """Moves the KV of accepted tree nodes to their positions, then lets the scheduler append the tokens."""
+        """Moves the KV of accepted nodes to their positions. The scheduler then appends the tokens."""
         moves = compaction_moves(schedule.sampled, verdicts, self.target.kv.block_size)
         if moves:
             self.target.kv.move(moves)
@@ -90,7 +90,7 @@ class Stepper:
 
     def _observe(self, schedule: Schedule, drafting: _Drafting, verdicts: list[Verdict], step_time_s: float) -> None:
         sampled = list(zip(schedule.sampled, verdicts, strict=True))
-        self.drafters.follow(self.scheduler.running)  # those that the commit ended leave before drafters see verdicts
+        self.drafters.follow(self.scheduler.running)  # drafters forget finished sequences before they get verdicts
         alive = [(item.sequence, verdict) for item, verdict in sampled if not item.sequence.is_finished]
         self.drafters.observe([sequence for sequence, _ in alive], [verdict for _, verdict in alive])
         if not drafting.sequences:
@@ -111,7 +111,7 @@ class Stepper:
 
 
 def _no_drafting(schedule: Schedule) -> _Drafting:
-    """Returns empty drafts, where drafters are off or have failed."""
+    """Returns empty drafts. It is used if all drafters are off or have failed."""
     for item in schedule.drafting:
         item.state.reason = REASON_NO_DRAFT
     room = StepRoom(schedule.num_rows, schedule.num_prompt_rows, schedule.spare_rows)
@@ -120,7 +120,7 @@ def _no_drafting(schedule: Schedule) -> _Drafting:
 
 @dataclass(frozen=True, slots=True)
 class _Drafting:
-    """The sequences of a step that may draft, and for each of them what was offered, planned and drafted."""
+    """The sequences of a step that may draft, with the offer, plan and draft of each."""
 
     sequences: list[Sequence]
     offers: list[Offer]
@@ -130,6 +130,6 @@ class _Drafting:
     costs: DraftingCosts
 
     def of_all(self, schedule: Schedule) -> list[Draft]:
-        """A draft for each scheduled sequence, empty where it may not draft."""
+        """Returns a draft for each scheduled sequence. It is empty if the sequence may not draft."""
         own = iter(self.drafts)
         return [next(own) if item.may_draft else EMPTY_DRAFT for item in schedule.scheduled]
