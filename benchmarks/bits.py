@@ -1,12 +1,12 @@
-"""The bits that the engine gives, held against those kept in `benchmarks/bits/`: a change of code must not change them.
+"""Compares the bits of the engine's answers with those kept in `benchmarks/bits/`. Code changes must not change them.
 
-    bits.py check [FILE ...] [--instruction-set scalar]     exits 1 where an answer differs
+    bits.py check [FILE ...] [--instruction-set scalar]     exits 1 if an answer differs
     bits.py write FILE --model NAME [--prompts 20] [--prompt-length 32]
                                                             keeps the answers of plain decoding
 
 Each prompt is answered greedily and sampled. An answer's fingerprint is a hash over its tokens, the bits of their
 log-probabilities and a hash of each token's whole row of logits. `check` compares plain decoding and every drafter,
-alone and all together, with the one fingerprint that is kept, so it proves losslessness besides.
+alone and all together, with the one fingerprint that is kept, so it also proves that drafting is lossless.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ KINDS = ("code", "edit", "summarize", "json", "math", "chat", "story")
 
 @dataclass(frozen=True)
 class EngineSetup:
-    """Drafters, and the costs that automatic mode plans by; without them every window is fixed."""
+    """The drafters, and the costs that automatic mode plans with. Without costs every window is fixed."""
 
     drafters: tuple[str, ...]
     costs: StepCosts | None = None
 
     @property
     def name(self) -> str:
-        """How the output calls it."""
+        """The name in the output."""
         return f"{' '.join(self.drafters) or 'plain'}{' auto' if self.costs else ''}"
 
 
 def settings_of(drafters: Sequence[str]) -> list[EngineSetup]:
-    """Plain decoding, each drafter alone, and automatic mode with all of them."""
+    """Returns plain decoding, each drafter alone, and automatic mode with all drafters."""
     alone = [EngineSetup((name,)) for name in drafters]
     priced = [name for name in drafters if not find_drafter_kind(name).is_free]
     return [EngineSetup(()), *alone, *([EngineSetup(tuple(drafters), cheap_drafts(priced))] if drafters else [])]
 
 
 def config_of(model: str) -> EngineConfig:
-    """All drafters, half of the layers for shared-layers, and several answers at a time."""
+    """Returns settings for several answers at a time, with half of the layers for shared-layers."""
     config = EngineConfig(model=model, context_window_size=1024, max_batch_size=4, num_speculative_tokens=WINDOW)
     with GgufFile.open(resolve_pair(config).target.path) as gguf:
         return config.model_copy(update={"shared_layers": read_model_config(gguf).num_layers // 2})
 
 
 def fingerprint(tokens: Sequence[CommittedToken]) -> str:
-    """Hex digest of an answer's tokens, log-probabilities and rows of logits."""
+    """Returns the hex digest of an answer's tokens, log-probabilities and rows of logits."""
     digest = hashlib.sha256()
     for token in tokens:
         digest.update(f"{token.token_id} {token.logprob_bits:08x} {token.row_hash}\n".encode())
@@ -80,7 +80,7 @@ def fingerprint(tokens: Sequence[CommittedToken]) -> str:
 
 
 def requests_of(pair: LoadedPair, tasks: Sequence[Task], prompt_length: int | None) -> Iterator[Request]:
-    """Each task greedily and sampled, its prompt cut to so many tokens (None: whole)."""
+    """Yields a greedy and a sampled request for each task. Cuts prompts to `prompt_length` tokens (None: no cut)."""
     for task in tasks:
         token_ids = pair.target.tokenizer.encode_chat(task.messages)[:prompt_length]
         for name, sampling in SAMPLINGS.items():
@@ -90,14 +90,14 @@ def requests_of(pair: LoadedPair, tasks: Sequence[Task], prompt_length: int | No
 def answers_of(
     config: EngineConfig, pair: LoadedPair, setting: EngineSetup, requests: Sequence[Request]
 ) -> dict[str, str]:
-    """Fingerprints by request, from an engine that has seen nothing."""
+    """Returns the fingerprints by request, from a new engine."""
     verifier = RecordingVerifier(pair.backend.sampler, has_row_hashes=True)
     run = Run.of(config, pair, setting.drafters, verifier, setting.costs)
     return {name: fingerprint(tokens) for name, tokens in run.answers(requests).items()}
 
 
 def write(path: Path, model: str, num_prompts: int, prompt_length: int | None) -> None:
-    """Keeps what plain decoding gives."""
+    """Writes the answers of plain decoding to the file."""
     config = config_of(model)
     pair = load_pair(config)
     tasks = mix(read_tasks(only=KINDS), num_prompts)
@@ -114,7 +114,7 @@ def write(path: Path, model: str, num_prompts: int, prompt_length: int | None) -
 
 
 def check(path: Path, instruction_set: str | None, drafters: Sequence[str] | None = None) -> bool:
-    """Prints a line a setting; returns whether all answers are those that are kept. `drafters` None takes all."""
+    """Prints a line for each setting. Returns whether all answers equal the kept ones. `drafters` None means all."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     config = config_of(kept["model"])
     pair = load_pair(config, instruction_set=instruction_set)
@@ -133,7 +133,7 @@ def check(path: Path, instruction_set: str | None, drafters: Sequence[str] | Non
 
 
 def main() -> int:
-    """The command line; returns the exit code."""
+    """Runs the command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     checking = commands.add_parser("check")

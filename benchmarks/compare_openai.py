@@ -2,7 +2,8 @@
 
     compare_openai.py URL [--kinds code,edit] [--limit N] [--concurrency N] [--temperature T] [--json OUT]
 
-URL ends before `/v1`. Tokens are counted by the server's `usage`; the decode rate leaves out the first token's time.
+URL is the part before `/v1`. The server's `usage` gives the number of tokens. The decode rate leaves out the time of
+the first token.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TIMEOUT_S = 900.0
 
 @dataclass(frozen=True)
 class Answer:
-    """One task as a client saw it."""
+    """One task as the client measured it."""
 
     task_id: str
     task: str
@@ -39,13 +40,13 @@ class Answer:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        """None where there is no second token."""
+        """The decode rate; None if there is no second token."""
         duration_s = self.total_s - self.time_to_first_token_s
         return (self.num_tokens - 1) / duration_s if self.num_tokens > 1 and duration_s > 0 else None
 
 
 def stream_chunks(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[dict[str, Any]]:
-    """Parsed server-sent events of one completion; raises httpx.HTTPStatusError."""
+    """Yields the parsed server-sent events of one completion. Raises httpx.HTTPStatusError."""
     with client.stream("POST", path, json=body) as response:
         response.raise_for_status()
         for line in response.iter_lines():
@@ -54,7 +55,7 @@ def stream_chunks(client: httpx.Client, path: str, body: dict[str, object]) -> I
 
 
 def ask(client: httpx.Client, task: Task, model: str, temperature: float) -> Answer:
-    """Streams the answer to one task."""
+    """Streams the answer to one task and returns it with its times."""
     body: dict[str, object] = {
         "model": model,
         "messages": task.messages,
@@ -83,7 +84,7 @@ def ask(client: httpx.Client, task: Task, model: str, temperature: float) -> Ans
 
 
 def print_table(answers: list[Answer], wall_s: float) -> None:
-    """A row for each kind of task, and the total."""
+    """Prints a row for each kind of task, and the total."""
     print(f"{'task':<10} {'tasks':>5} {'tokens':>7} {'tokens/s':>9} {'first token s':>14}")
     for kind in dict.fromkeys(answer.task for answer in answers):
         rows = [answer for answer in answers if answer.task == kind]

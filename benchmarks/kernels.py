@@ -1,10 +1,10 @@
-"""GEMM of each weight type over numbers of rows, against the limits of this machine measured in the same rounds.
+"""Measures GEMM for each weight type and number of rows, against the machine's limits measured in the same rounds.
 
     kernels.py [--types Q4_K,Q6_K] [--rows 1,8,512] [--instruction-sets avx512] [--disturbed] [--json OUT]
 
-Threads, each kept on one core, claim one matrix after another from more weights than the caches hold. The time of
-rounding the rows and of making the result's memory is measured by calls over no columns, and taken off. `--disturbed`
-measures everything again beside a process that takes 20 % of a core.
+Each thread stays on one core and takes one matrix after another. All weights together are larger than the caches.
+Calls over no columns measure the time to round the rows and to allocate the result; it is subtracted. `--disturbed`
+also measures everything next to a process that uses 20 % of a core.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from paceline.core import Float32Array
 from paceline.machine.limits import BUFFER_BYTES, MachineLimits, MachineProbe
 from paceline.operations.provenance import read_provenance
 
-_kernels: Any = _native.kernels  # type: ignore[attr-defined]  # for tests and benchmarks alone
+_kernels: Any = _native.kernels  # type: ignore[attr-defined]  # only for tests and benchmarks
 
 DEFAULT_TYPES = "Q4_0,Q4_1,Q5_0,Q8_0,Q4_K,Q5_K,Q6_K,F16"
 DEFAULT_ROWS = "1,2,4,8,12,16,32,64,128,256,512"
@@ -44,7 +44,7 @@ DISTURBANCE_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Workload:
-    """What is multiplied: `weights` of one type, `outputs` by `inputs` each, on so many threads."""
+    """What is multiplied: the matrices in `weights`, of one type and `outputs` by `inputs` each."""
 
     weight_type: GgmlType
     outputs: int
@@ -55,13 +55,13 @@ class Workload:
 
     @property
     def matrix_bytes(self) -> int:
-        """As the file stores a matrix; repacked it may be a little more."""
+        """The size of a matrix in the file. A repacked matrix may be slightly larger."""
         return stored_bytes(self.weight_type, self.outputs, self.inputs)
 
 
 @dataclass(frozen=True)
 class Window:
-    """One number of rows in one round: seconds that all threads together take for a matrix, and the limits beside."""
+    """One number of rows in one round: seconds for each matrix over all threads, and the machine's limits."""
 
     gemm_s: float
     rounding_s: float
@@ -71,7 +71,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Medians over the rounds. `shares` are of limits measured in the same round; None where they mean nothing."""
+    """Medians over the rounds. Each share is relative to a limit of the same round; None if it has no meaning."""
 
     weight_type: str
     instruction_set: str
@@ -87,21 +87,21 @@ class Cell:
 
 
 def stored_bytes(weight_type: GgmlType, outputs: int, inputs: int) -> int:
-    """Bytes of a matrix in a GGUF file."""
+    """Returns the size of a matrix in a GGUF file, in bytes."""
     return outputs * inputs // weight_type.block_size * weight_type.type_size_bytes
 
 
 def make_weights(weight_type: GgmlType, outputs: int, inputs: int, total_bytes: int) -> list[Any]:
-    """At least two matrices, and as many as `total_bytes` holds."""
+    """Returns as many matrices as fit into `total_bytes`, at least two."""
     size = stored_bytes(weight_type, outputs, inputs)
-    # Any two such bytes are a half, any four a float: positive, normal, below 1, wherever a block has them.
+    # Any two of these bytes are a float16 and any four a float32 that is positive, normal and below 1.
     data = np.random.default_rng(0).integers(0x10, 0x3C, size, dtype=np.uint8)
     count = max(2, total_bytes // size)
     return [_kernels.pack(int(weight_type), data, outputs, inputs) for _ in range(count)]
 
 
 def multiply(workload: Workload, index: int, rows: Float32Array, *, num_blocks: int) -> None:
-    """The one call of the native core that this benchmark measures: rounds the rows and multiplies the first blocks."""
+    """Makes the call that this benchmark measures: it rounds the rows and multiplies the first `num_blocks` blocks."""
     matrix = workload.weights[index % len(workload.weights)]
     _kernels.gemm(workload.instruction_set, matrix, rows, 0, num_blocks)
 
@@ -109,7 +109,7 @@ def multiply(workload: Workload, index: int, rows: Float32Array, *, num_blocks: 
 def seconds_per_matrix(
     pool: ThreadPoolExecutor, workload: Workload, rows: Float32Array, *, num_blocks: int, window_s: float
 ) -> float:
-    """How long all threads together take for one matrix, measured over `window_s` or one call of each."""
+    """Returns the seconds for each matrix over all threads. Each thread calls for `window_s`, at least once."""
     claims = itertools.count()
 
     def work(_: int) -> tuple[int, float]:
@@ -124,17 +124,17 @@ def seconds_per_matrix(
 
 
 def stay_on_core(core: int) -> None:
-    """Keeps the calling thread there: threads that sleep for Python's lock between calls would be moved together."""
+    """Keeps the calling thread on its core. Threads that wait for Python's lock could be moved to one core."""
     os.sched_setaffinity(0, {core})
 
 
 def calls_per_s(counts: Sequence[tuple[int, float]]) -> float:
-    """The sum of the threads' rates, (calls, seconds) each, which need not end together."""
+    """Returns the sum of the threads' rates. Each thread has (calls, seconds), and they need not end together."""
     return sum(num_calls / elapsed_s for num_calls, elapsed_s in counts)
 
 
 def net_seconds(full_s: float, empty_s: float) -> float:
-    """A call's time without what a call over no columns takes; the full time where noise hides the difference."""
+    """Returns a call's time minus that of a call over no columns, or the full time if noise hides the difference."""
     return full_s - empty_s if full_s > empty_s else full_s
 
 
@@ -145,7 +145,7 @@ def measure_round(
     probes: dict[str, MachineProbe],
     window_s: float,
 ) -> Iterator[tuple[int, Window]]:
-    """One window for each number of rows; the limits are measured once, before."""
+    """Yields one window for each number of rows. The limits are measured once, before the windows."""
     num_blocks = workload.weights[0].column_blocks
     limits = probes[workload.instruction_set].measure()
     vnni_per_s = probes[VNNI].measure().multiply_adds_per_s if VNNI in probes else None
@@ -156,7 +156,7 @@ def measure_round(
 
 
 def summarize(workload: Workload, num_rows: int, windows: Sequence[Window], *, is_disturbed: bool) -> Cell:
-    """Medians of what the rounds found."""
+    """Returns the medians over the rounds."""
     multiply_adds = workload.outputs * workload.inputs * num_rows
     is_float = workload.weight_type in FLOAT_TYPES
     vnni_shares = [multiply_adds / window.gemm_s / window.vnni_per_s for window in windows if window.vnni_per_s]
@@ -183,7 +183,7 @@ def summarize(workload: Workload, num_rows: int, windows: Sequence[Window], *, i
 def measure_type(
     workload: Workload, numbers_of_rows: Sequence[int], probes: dict[str, MachineProbe], options: argparse.Namespace
 ) -> list[Cell]:
-    """All cells of one weight type; quiet and disturbed windows take turns."""
+    """Measures and returns all cells of one weight type. Quiet and disturbed rounds alternate."""
     random = np.random.default_rng(1)
     rows = {n: random.standard_normal((n, workload.inputs), dtype=np.float32) for n in numbers_of_rows}
     windows: dict[tuple[bool, int], list[Window]] = {}
@@ -202,7 +202,7 @@ def measure_type(
 
 
 def render(cells: Sequence[Cell]) -> str:
-    """One row a cell, and what the disturbance costs in time where that was measured."""
+    """Returns a table with one row for each cell, with the slowdown by the disturbance if it was measured."""
     headers = ["weights", "set", "rows", "ms", "GB/s", "of memory", "GMAC/s", "of peak", "of VNNI", "rounding ms"]
     disturbed = {(cell.weight_type, cell.instruction_set, cell.num_rows): cell for cell in cells if cell.is_disturbed}
     rows = []
@@ -228,7 +228,7 @@ def render(cells: Sequence[Cell]) -> str:
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", default=DEFAULT_TYPES)
     parser.add_argument("--rows", type=integers, default=integers(DEFAULT_ROWS))
@@ -246,7 +246,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints a table for each type as it is measured, then keeps all."""
+    """Prints a table for each type when it is measured, then writes all numbers to the file."""
     options = parse_options(arguments)
     chosen = options.instruction_sets.split(",")
     probed = {*chosen, VNNI} & set(instruction_sets())

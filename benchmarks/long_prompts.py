@@ -3,7 +3,7 @@
     long_prompts.py [--model NAME] [--pairs 5] [--max-tokens 128] [--only ID ...] [--json FILE]
 
 For each prompt it prints the median, lowest and highest ratio of plain to automatic time, after the first token and for
-the whole answer. The order within a pair alternates. It exits 1 where the texts differ.
+the whole answer. The order within a pair alternates. It exits 1 if the texts differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTEXT_WINDOW_SIZE = 8192
 
 
 def run_pair(model: str, task_id: str, number: int, max_tokens: int) -> dict[str, Any]:
-    """Returns the measurements of both modes, by mode, and where they come from."""
+    """Returns the measurements of both modes, by mode, and their provenance."""
     bench = Bench.load(EngineConfig(model=model, context_window_size=CONTEXT_WINDOW_SIZE), windows=())
     modes = {mode.name: mode for mode in bench.modes}
     [task] = [task for task in read_tasks(TASKS) if task.id == task_id]

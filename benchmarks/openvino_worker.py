@@ -1,9 +1,9 @@
-"""Runs OpenVINO GenAI for `peers.py`, under any interpreter that has `openvino_genai`; needs nothing else.
+"""Runs OpenVINO GenAI for `peers.py`, under any interpreter that has `openvino_genai`. It needs nothing else.
 
     openvino_worker.py MODEL NUM_THREADS NUM_STREAMS MODE     (MODE is plain or prompt-lookup)
 
-Each line of input is a JSON job of `prompts` (lists of token ids) and `max_tokens`; all its prompts run at once, and
-the line of output says when tokens of each arrived. The first line of output says the version.
+Each line of input is a JSON job with `prompts` (lists of token ids) and `max_tokens`. All prompts of a job run at once,
+and a line of output gives the times of the tokens of each prompt. The first line of output has the version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CACHE_GIB = 2
 
 
 def load(path: str, num_threads: int, num_streams: int, mode: str) -> genai.ContinuousBatchingPipeline:
-    """The pipeline on one GGUF file, with OpenVINO's own defaults but for the threads and the prefix cache."""
+    """Returns the pipeline of one GGUF file, with OpenVINO's defaults except for the threads and the prefix cache."""
     scheduler = genai.SchedulerConfig()
     scheduler.max_num_seqs = num_streams
     scheduler.enable_prefix_caching = False
@@ -34,7 +34,7 @@ def load(path: str, num_threads: int, num_streams: int, mode: str) -> genai.Cont
 
 
 def generation_config(max_tokens: int, mode: str) -> genai.GenerationConfig:
-    """Greedy, and always so many tokens."""
+    """Returns settings for greedy answers with a fixed number of tokens."""
     config = genai.GenerationConfig()
     config.max_new_tokens = max_tokens
     config.ignore_eos = True
@@ -45,7 +45,7 @@ def generation_config(max_tokens: int, mode: str) -> genai.GenerationConfig:
 
 
 def run(pipeline: genai.ContinuousBatchingPipeline, job: dict[str, Any], mode: str) -> list[dict[str, Any]]:
-    """When tokens came, in seconds since the start, for each prompt of one job."""
+    """Runs one job. Returns for each prompt the times of its tokens, in seconds since the start."""
     start_s = time.perf_counter()
     handles = [
         pipeline.add_request(

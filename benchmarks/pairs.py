@@ -1,4 +1,4 @@
-"""Whether automatic mode is ever slower than plain decoding: alternating pairs of both on each prompt.
+"""Checks whether automatic mode is ever slower than plain decoding, by alternating pairs of runs on each prompt.
 
 pairs.py MODEL [--pairs 7] [--kinds story,chat] [--max-tokens 64] [--json]
 """

@@ -1,6 +1,6 @@
-"""The engines that `peers.py` compares, each behind one call: token ids in, times of the tokens out.
+"""The engines that `peers.py` compares. Each has one call, which takes token ids and returns the times of the tokens.
 
-An engine that is not on this machine says why, instead of being left out.
+An engine that is not on this machine is not left out: it says why it is missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PACELINE, LLAMA_CPP_WHEEL, LLAMA_CPP_BUILD, OPENVINO = (
 
 @dataclass(frozen=True)
 class Stream:
-    """One answer: how many tokens, and when pieces of it came and it ended, in seconds since all prompts were sent."""
+    """One answer: how many tokens, and when its pieces and its end came, in seconds since the prompts were sent."""
 
     num_tokens: int
     piece_times_s: list[float]
@@ -44,17 +44,17 @@ class Stream:
 
     @property
     def first_s(self) -> float:
-        """When the first token was there; a server may hold back text that is half a character."""
+        """When the first piece came; the end if none came. A server may hold back half a character."""
         return self.piece_times_s[0] if self.piece_times_s else self.end_s
 
 
-# Answers all prompts at once, greedily, each with exactly so many tokens.
+# Takes the prompts and the number of tokens; answers all prompts at once, greedily, with exactly so many tokens.
 Complete = Callable[[Sequence[list[int]], int], list[Stream]]
 
 
 @dataclass(frozen=True)
 class PeerEngine:
-    """One engine in one mode. `start` takes the number of streams; `missing` says why it cannot."""
+    """One engine in one mode. `start` takes the number of streams. `missing` says why the engine cannot start."""
 
     name: str
     start: Callable[[int], AbstractContextManager[Complete]] | None = None
@@ -64,13 +64,13 @@ class PeerEngine:
 
     @property
     def title(self) -> str:
-        """Name and mode; plain decoding has none."""
+        """The name and the mode. Plain decoding has no mode."""
         return f"{self.name}, {self.mode}" if self.mode else self.name
 
 
 @dataclass(frozen=True)
 class Models:
-    """The files that all engines run; `model` is what Paceline is asked for."""
+    """The files that all engines run. `model` is the model's name for Paceline."""
 
     model: str
     target: ResolvedModel
@@ -79,7 +79,7 @@ class Models:
 
 
 def complete_over_http(url: str, prompts: Sequence[list[int]], max_tokens: int) -> list[Stream]:
-    """Through POST /v1/completions of any of the servers."""
+    """Sends all prompts at once to a server's POST /v1/completions, and returns the answers."""
     with (
         httpx.Client(base_url=url, timeout=TIMEOUT_S) as client,
         ThreadPoolExecutor(len(prompts)) as pool,
@@ -110,7 +110,7 @@ def _complete_one(client: httpx.Client, prompt: list[int], max_tokens: int, star
 
 
 def paceline_engine(models: Models, *, drafts: bool) -> PeerEngine:
-    """This project's server."""
+    """Returns Paceline's server, with all drafters or none."""
 
     @contextmanager
     def start(num_streams: int) -> Iterator[Complete]:
@@ -124,7 +124,7 @@ def paceline_engine(models: Models, *, drafts: bool) -> PeerEngine:
 
 
 def llama_cpp_wheel(models: Models) -> PeerEngine:
-    """llama.cpp as package `xllamacpp` brings it."""
+    """Returns llama.cpp from the package `xllamacpp`."""
     if importlib.util.find_spec("xllamacpp") is None:
         return PeerEngine(LLAMA_CPP_WHEEL, missing="not installed: pip install xllamacpp")
 
@@ -142,7 +142,7 @@ def llama_cpp_wheel(models: Models) -> PeerEngine:
 
 
 def llama_cpp_build(models: Models, binary: Path | None, mode: str | None = None, *options: str) -> PeerEngine:
-    """llama.cpp built for this machine; `options` select a mode of speculation."""
+    """Returns llama.cpp, built for this machine. `options` select a mode of speculation."""
     if binary is None or not binary.is_file():
         reason = "not installed: build llama.cpp and name its llama-server with --llama-server"
         return PeerEngine(LLAMA_CPP_BUILD, missing=reason, mode=mode)
@@ -163,7 +163,7 @@ def llama_cpp_build(models: Models, binary: Path | None, mode: str | None = None
 
 
 def openvino_engine(models: Models, python: Path | None, mode: str | None = None) -> PeerEngine:
-    """OpenVINO GenAI in a process of its own, without a server in between."""
+    """Returns OpenVINO GenAI, which runs in a process of its own without a server."""
     if python is None or subprocess.run([python, "-c", "import openvino_genai"], check=False).returncode != 0:
         reason = "not installed: pip install openvino-genai, or name an interpreter with --openvino-python"
         return PeerEngine(OPENVINO, missing=reason, mode=mode)
@@ -194,7 +194,7 @@ def _run_job(process: subprocess.Popen[str], prompts: Sequence[list[int]], max_t
 
 
 def _read_json(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line that is JSON; libraries may print others. Raises RuntimeError where the process ends."""
+    """Returns the next line that is JSON; libraries may print others. Raises RuntimeError if the process ends."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("{"):
@@ -204,7 +204,7 @@ def _read_json(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def plain_engines(models: Models, llama_server: Path | None, openvino_python: Path | None) -> list[PeerEngine]:
-    """All engines without speculation."""
+    """Returns all engines without speculation."""
     return [
         paceline_engine(models, drafts=False),
         llama_cpp_wheel(models),
@@ -214,7 +214,7 @@ def plain_engines(models: Models, llama_server: Path | None, openvino_python: Pa
 
 
 def speculating_engines(models: Models, llama_server: Path | None, openvino_python: Path | None) -> list[PeerEngine]:
-    """The ways to speculate that each engine has for these files; OpenVINO reads no draft of type Q5_0."""
+    """Returns each engine's modes of speculation for these files. OpenVINO cannot read a draft model of type Q5_0."""
     engines = [paceline_engine(models, drafts=True)]
     if models.draft is not None:
         draft = ["-md", str(models.draft.path), "--spec-type", "draft-simple", "--spec-draft-n-max", "3"]
@@ -225,11 +225,11 @@ def speculating_engines(models: Models, llama_server: Path | None, openvino_pyth
 
 
 def find_llama_server(path: Path | None) -> Path | None:
-    """The binary that was named, or the one on the search path."""
+    """Returns the named binary, or the one on the search path."""
     found = shutil.which("llama-server")
     return path or (Path(found) if found else None)
 
 
 def find_openvino_python(path: Path | None) -> Path | None:
-    """The interpreter that was named, or this one where it has the package."""
+    """Returns the named interpreter, or this one if it has the package."""
     return path or (Path(sys.executable) if importlib.util.find_spec("openvino_genai") else None)

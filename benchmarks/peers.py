@@ -1,10 +1,10 @@
-"""Paceline beside other engines: the same file, prompts and threads, one engine at a time, in turn in each round.
+"""Compares Paceline with other engines, with the same file, prompts and threads, one engine after another.
 
     peers.py [--model NAME] [--llama-server PATH] [--openvino-python PATH] [--speculative] [--rounds 3] [--json OUT]
 
-Every engine gets the same token ids and gives the same number of tokens, greedily. Measured are plain decoding on the
-benchmark tasks, a prompt of 512 tokens, and 8 streams at once while all of them decode; with `--speculative` also each
-engine's own ways to speculate, on the tasks. What is not installed is said so in its row.
+Every engine gets the same token ids and gives the same number of tokens, greedily. The script measures plain decoding
+on the benchmark tasks, a prompt of 512 tokens, and 8 streams while all of them decode. With `--speculative` it also
+measures each engine's modes of speculation on the tasks. The row of an engine that is not installed says so.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ LLAMA_CPP = (LLAMA_CPP_WHEEL, LLAMA_CPP_BUILD)
 STREAM_PROMPT_LENGTH = 32
 NUM_PROMPT_REPEATS = 2
 
-Rates = dict[str, list[float]]  # by figure, one a round, tokens per second
+Rates = dict[str, list[float]]  # tokens per second by figure, one for each round
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Token ids for every measurement; no two begin alike, so that no cache of prefixes helps."""
+    """Token ids for every measurement. No two prompts begin alike, so no prefix cache helps."""
 
     warm_up: list[int]
     tasks: list[list[int]]
@@ -62,14 +62,14 @@ class Prompts:
 
 
 def decode_rate(stream: Stream) -> float:
-    """Tokens per second from the first token on."""
+    """Returns the tokens per second after the first token."""
     return (stream.num_tokens - 1) / (stream.end_s - stream.first_s)
 
 
 def together_rate(streams: Sequence[Stream]) -> float:
-    """Tokens per second of all streams while all of them decode: from the last one's start to the first one's end.
+    """Returns the tokens per second of all streams, from the last one's first token to the first one's end.
 
-    A piece is taken for as many tokens as the stream's pieces have on average.
+    Each piece counts as the stream's average number of tokens in a piece.
     """
     begin_s = max(stream.first_s for stream in streams)
     end_s = min(stream.end_s for stream in streams)
@@ -85,19 +85,19 @@ def together_rate(streams: Sequence[Stream]) -> float:
 
 
 def measure_tasks(complete: Complete, prompts: Prompts, max_tokens: int) -> float:
-    """Plain decoding or speculation, one task after another."""
+    """Returns the mean decode rate of the tasks, which run one after another."""
     complete([prompts.warm_up], 2)
     return statistics.harmonic_mean([decode_rate(complete([task], max_tokens)[0]) for task in prompts.tasks])
 
 
 def measure_prompt(complete: Complete, prompts: Prompts) -> float:
-    """Tokens of the prompt per second until the first token."""
+    """Returns the tokens of the prompt divided by the seconds until the first token."""
     times_s = [complete([prompt], 1)[0].first_s for prompt in prompts.long]
     return len(prompts.long[0]) / statistics.median(times_s)
 
 
 def measure_engine(engine: PeerEngine, prompts: Prompts, max_tokens: int) -> dict[str, float]:
-    """One round of one engine; speculation is measured on the tasks only."""
+    """Measures one round of one engine. A mode of speculation is measured only on the tasks."""
     assert engine.start is not None
     with engine.start(1) as complete:
         rates = {DECODE: measure_tasks(complete, prompts, max_tokens)}
@@ -113,7 +113,7 @@ def measure_engine(engine: PeerEngine, prompts: Prompts, max_tokens: int) -> dic
 def measure(
     engines: Sequence[PeerEngine], prompts: Prompts, max_tokens: int, num_rounds: int
 ) -> tuple[dict[str, Rates], dict[str, str]]:
-    """Rates of each engine that is there, and why others gave none, by title; a round begins with another engine."""
+    """Returns the rates by title, and why engines are missing. Each round begins with another engine."""
     missing = {engine.title: engine.missing for engine in engines if engine.missing is not None}
     present = [engine for engine in engines if engine.missing is None]
     found: dict[str, Rates] = {engine.title: {} for engine in present}
@@ -134,7 +134,7 @@ def measure(
 
 
 def ratio(rates: Mapping[str, Rates], title: str, rivals: Sequence[str], figure: str) -> float | None:
-    """The median over the rounds of an engine's rate over the best rival's in the same round; None without both."""
+    """Returns the median over the rounds of the rate divided by the best rival's; None if one is missing."""
     own = rates.get(title, {}).get(figure)
     others = [rates[rival][figure] for rival in rivals if figure in rates.get(rival, {})]
     if not own or not others:
@@ -144,7 +144,7 @@ def ratio(rates: Mapping[str, Rates], title: str, rivals: Sequence[str], figure:
 
 
 def ratio_rows(rates: Mapping[str, Rates]) -> dict[str, dict[str, float | None]]:
-    """What Paceline reaches of the best llama.cpp: plain against plain, drafting against its best mode."""
+    """Returns Paceline's rate relative to the best llama.cpp: plain to plain, and drafting to its best mode."""
     plain = {figure: ratio(rates, PACELINE, LLAMA_CPP, figure) for figure in FIGURES}
     rows = {"Paceline / best llama.cpp": plain}
     drafting = next((title for title in rates if title.startswith(f"{PACELINE}, ")), None)
@@ -156,7 +156,7 @@ def ratio_rows(rates: Mapping[str, Rates]) -> dict[str, dict[str, float | None]]
 
 
 def render(titles: Sequence[str], rates: Mapping[str, Rates], missing: Mapping[str, str], num_streams: int) -> str:
-    """A row for each engine and mode, then the ratios."""
+    """Returns a table with a row for each engine and mode, then the ratios."""
     headers = ["tokens per second", "decoding", "prompt", f"{num_streams} streams"]
     rows = []
     for title in titles:
@@ -172,7 +172,7 @@ def render(titles: Sequence[str], rates: Mapping[str, Rates], missing: Mapping[s
 
 
 def make_prompts(path: Path, *, num_tasks: int, num_streams: int, prompt_length: int) -> Prompts:
-    """The first task of each kind as chats, and passages of the tasks' text."""
+    """Returns the first task of each kind as a chat, and passages of the tasks' text."""
     with GgufFile.open(path) as gguf:
         tokenizer = Tokenizer.from_gguf(gguf, None)
     tasks = read_tasks()
@@ -183,7 +183,7 @@ def make_prompts(path: Path, *, num_tasks: int, num_streams: int, prompt_length:
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
     parser.add_argument("--llama-server", type=Path, help="of a native build; default: the one on the search path")
@@ -201,7 +201,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures round by round, prints the table and keeps all rates."""
+    """Measures round by round, prints the table and writes all rates to the file."""
     options = parse_options(arguments)
     resolved = resolve_pair(EngineConfig(model=options.model))
     models = Models(options.model, resolved.target, resolved.draft, options.threads)

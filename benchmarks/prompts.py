@@ -1,4 +1,4 @@
-"""Token ids to measure with, from the text of the benchmark tasks, so that every engine reads the same."""
+"""Token ids for measurements, from the text of the benchmark tasks, so that every engine reads the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.tokenizer import Tokenizer
 
 
 def text_passages(tokenizer: Tokenizer, tasks: Sequence[Task], length: int, count: int) -> list[list[int]]:
-    """`count` passages of `length` tokens whose beginnings differ; text that is used up is repeated."""
+    """Returns `count` passages of `length` tokens with different beginnings. Repeats the text if it is too short."""
     text = "\n\n".join(message["content"] for task in tasks for message in task.messages)
     token_ids = tokenizer.encode(text, parse_special=False)
     stride = max(1, len(token_ids) // count)

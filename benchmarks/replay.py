@@ -1,11 +1,11 @@
-"""Judges the controller without a model: replays recorded texts, and hostile ones, under three cost models.
+"""Tests the controller without a model: replays recorded texts and hostile texts with three cost models.
 
     replay.py [--traces FILE ...] [--costs FILE ...] [--streams 1,4] [--baseline FILE] [--output FILE]
 
 For each cost model it prints the speed-up of automatic mode over plain decoding: for each kind of task with a
 controller that starts on it, for all tasks of a trace in one run, and for hostile texts, on which it cannot gain. With
-`--baseline`, a file that `--output` wrote, it prints the ratios to that run instead, and exits 1 where all tasks
-together fall below 0.99, a kind of task below 0.98, or a hostile text below 0.995.
+`--baseline`, a file that `--output` wrote, it prints the ratios to that run instead, and exits 1 if the ratio of all
+tasks together is below 0.99, of a kind of task below 0.98, or of a hostile text below 0.995.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Speeds = dict[str, dict[str, float]]
 
 
 def speed_up(trace: Trace, costs: StepCosts, task: str | None, num_streams: int) -> float:
-    """Returns automatic over plain speed on the prompts of one kind (None: all of them).
+    """Returns the speed of automatic mode divided by that of plain decoding on one kind of prompts (None: all).
 
-    What the controller learns depends on the order of the texts, so the time is that of several orders together.
+    The order of the texts affects what the controller learns, so the times of several orders are added.
     """
     prompts = [prompt for prompt in trace.prompts if task in (None, prompt.task)]
     simulation = Simulation(trace, costs, num_streams=num_streams)
@@ -65,7 +65,7 @@ def measure(costs: StepCosts, traces: dict[str, Trace], streams: Sequence[int]) 
 
 
 def faults(ratios: Speeds) -> list[str]:
-    """Returns what fell below its least ratio."""
+    """Returns the cases whose ratio is below its limit."""
     return [
         f"{name}, {case}: {ratio:.4f}"
         for name, cases in ratios.items()
@@ -75,7 +75,7 @@ def faults(ratios: Speeds) -> list[str]:
 
 
 def show(speeds: Speeds) -> None:
-    """Prints one line a case, with a column for each cost model."""
+    """Prints one line for each case, with a column for each cost model."""
     names = list(speeds)
     print(f"{'':<48}", *(f"{name:>14}" for name in names))
     for case in next(iter(speeds.values())):

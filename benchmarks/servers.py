@@ -1,4 +1,4 @@
-"""Starts the servers that benchmarks measure, as processes: Paceline's, and llama.cpp's from its wheel or a build."""
+"""Starts the servers that benchmarks measure, each in a process: Paceline's, and llama.cpp's (a wheel or a build)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLL_INTERVAL_S = 0.1
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that answers at `url` (which ends before `/v1`), and how long its start took."""
+    """A server that answers at `url` (the part before `/v1`), and how long its start took."""
 
     url: str
     process: subprocess.Popen[str]
@@ -33,7 +33,7 @@ class RunningServer:
 
 @contextmanager
 def paceline_server(model: str, *options: str) -> Iterator[RunningServer]:
-    """`paceline serve` at a free port; raises RuntimeError where it ends before it is ready."""
+    """Runs `paceline serve` at a free port. Raises RuntimeError if it ends before it is ready."""
     command = [str(Path(sys.executable).with_name("paceline")), "serve", model, "--port", "0", "--log-format", "json"]
     start_s = time.monotonic()
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
@@ -50,7 +50,7 @@ def paceline_server(model: str, *options: str) -> Iterator[RunningServer]:
 
 @contextmanager
 def llama_cpp_server(path: Path, *, num_threads: int, context_size: int, num_slots: int = 1) -> Iterator[RunningServer]:
-    """llama.cpp's server from package `xllamacpp` on a GGUF file, with `context_size` tokens for each slot."""
+    """Runs llama.cpp's server from the package `xllamacpp` on a GGUF file, with `context_size` tokens for each slot."""
     arguments = [str(path), str(num_threads), str(context_size * num_slots), str(num_slots)]
     start_s = time.monotonic()
     with subprocess.Popen(
@@ -71,7 +71,7 @@ def llama_cpp_server(path: Path, *, num_threads: int, context_size: int, num_slo
 def llama_cpp_binary_server(
     binary: Path, path: Path, *options: str, num_threads: int, context_size: int, num_slots: int = 1
 ) -> Iterator[RunningServer]:
-    """`llama-server` itself, of a build of one's own; raises RuntimeError where it ends before it is ready."""
+    """Runs a locally built `llama-server`. Raises RuntimeError if it ends before it is ready."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     sizes = ["-t", str(num_threads), "-c", str(context_size * num_slots), "-np", str(num_slots)]

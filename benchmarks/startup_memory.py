@@ -1,9 +1,10 @@
-"""Start-up time and memory of `paceline serve` with the default pair, against the limits it promises.
+"""Measures the start-up time and memory of `paceline serve` with the default pair, against the promised limits.
 
     startup_memory.py [--model NAME]
 
 The start is measured twice, the second time with a warm disk cache. Memory is the proportional set size of all
-processes after one answer, against the size of the model files and the whole KV cache. Exits 1 where a limit is passed.
+processes after one answer. It is compared with the size of the model files and the whole KV cache. The script exits 1
+if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FLOAT16_BYTES = 2
 
 
 def pss_bytes(process_id: int) -> int:
-    """Proportional set size of a process and all its descendants."""
+    """Returns the proportional set size of a process and all its descendants."""
     lines = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     own = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text(encoding="utf-8").split()
@@ -37,7 +38,7 @@ def pss_bytes(process_id: int) -> int:
 
 
 def kv_cache_bytes(config: EngineConfig, path: Path) -> int:
-    """The whole KV cache of one model, for a full batch of full contexts."""
+    """Returns the size of one model's whole KV cache, for a full batch of full contexts."""
     with GgufFile.open(path) as gguf:
         model = read_model_config(gguf)
     num_tokens = config.max_batch_size * context_window_size(config, model)
@@ -45,7 +46,7 @@ def kv_cache_bytes(config: EngineConfig, path: Path) -> int:
 
 
 def ask_once(server: RunningServer) -> None:
-    """One short answer, so that everything that is used lazily is there."""
+    """Asks for one short answer, so that everything that is loaded lazily is in memory."""
     body = {"model": "default", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 32}
     httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120).raise_for_status()
 

@@ -1,10 +1,11 @@
-"""The whole step of a model over rows and contexts, against the time this machine needs to read the weights once.
+"""Measures a model's step by rows and context, against the time that this machine needs to read the weights once.
 
     step.py [--model NAME] [--rows 1,8,16] [--contexts 0,2000] [--rounds 5] [--json OUT]
 
 A step is the forward pass of a chain of rows (a token and its draft) with logits and greedy sampling for each. Its
-floor is the file's bytes that a pass needs over the read bandwidth, measured before each step. Then: prompt processing,
-sampling of 16 rows of real logits, and the parts of an engine's step for 1 and 16 sequences.
+floor is the number of bytes of the file that a pass reads, divided by the read bandwidth, which is measured before each
+step. The script then measures prompt processing, sampling of 16 rows of real logits, and the parts of an engine's step
+for 1 and 16 sequences.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ PLAIN = "plain"
 
 @dataclass(frozen=True)
 class StepTime:
-    """One case: median time, and the median of its ratios to the floor beside it."""
+    """One case: the median time, and the median ratio to the floor that was measured before each step."""
 
     num_rows: int
     context: int
@@ -57,7 +58,7 @@ class StepTime:
 
 @dataclass(frozen=True)
 class StepParts:
-    """Medians of an engine's steps, in milliseconds; `python_ms` is what no other part took."""
+    """Medians of an engine's steps, in milliseconds. `python_ms` is the time outside the other parts."""
 
     mode: str
     num_sequences: int
@@ -69,18 +70,18 @@ class StepParts:
 
 
 def pass_bytes(gguf: GgufFile) -> int:
-    """The file's bytes that a forward pass reads: all tensors, but of the embedding only where it is the output too."""
+    """Returns the file's bytes that a pass reads: all tensors, but the embedding only if it is the output too."""
     is_tied = OUTPUT_NAME not in gguf.tensors
     return sum(tensor.data.nbytes for name, tensor in gguf.tensors.items() if name != EMBEDDING_NAME or is_tied)
 
 
 def floor_ratios(steps_s: Sequence[float], reads_bytes_per_s: Sequence[float], num_bytes: int) -> list[float]:
-    """Each step's time over the time to read the bytes at the speed measured beside it."""
+    """Returns each step's time divided by the time to read the bytes at the rate measured before it."""
     return [step_s * rate / num_bytes for step_s, rate in zip(steps_s, reads_bytes_per_s, strict=True)]
 
 
 def chain_batch(first: int, token_ids: Sequence[int], num_blocks: int, logit_rows: Sequence[int]) -> Batch:
-    """Tokens of one sequence from position `first` on, whose blocks are the first `num_blocks`, in order."""
+    """Returns a batch of tokens of one sequence from position `first` on. Its blocks are the first `num_blocks`."""
     positions = np.arange(first, first + len(token_ids), dtype=np.int32)
     block_tables = np.arange(num_blocks, dtype=np.int32)[None]
     return Batch(
@@ -96,16 +97,16 @@ def chain_batch(first: int, token_ids: Sequence[int], num_blocks: int, logit_row
 
 
 def fill_kv(kv: KvStore, num_blocks: int) -> None:
-    """Gives the store so many blocks with some K and V in them; computing real ones would take minutes."""
+    """Fills `num_blocks` blocks of the store with random K and V, because computing real ones would take minutes."""
     kv.allocate(num_blocks)
-    # Any two such bytes are a half that is positive, normal and below 1.
+    # Any two of these bytes are a float16 that is positive, normal and below 1.
     content = np.random.default_rng(0).integers(0x10, 0x3C, kv.read_block(0).nbytes, dtype=np.uint8)
     for block in range(num_blocks):
         kv.write_block(block, content)
 
 
 class StepBench:
-    """One loaded target and what its steps are measured with."""
+    """Measures the steps of one loaded target."""
 
     def __init__(self, backend: Backend, loaded: LoadedModel, passages: Sequence[list[int]], max_tokens: int) -> None:
         self.sampler = backend.sampler
@@ -115,11 +116,11 @@ class StepBench:
         fill_kv(self.model.kv, self.num_blocks)
 
     def batch(self, first: int, token_ids: Sequence[int], logit_rows: Sequence[int]) -> Batch:
-        """A chain of the bench's one sequence."""
+        """Returns a batch of consecutive tokens of the bench's one sequence."""
         return chain_batch(first, token_ids, self.num_blocks, logit_rows)
 
     def step_s(self, num_rows: int, context: int) -> float:
-        """Seconds of one step of `num_rows` rows behind `context` tokens."""
+        """Returns the seconds of one step of `num_rows` rows after `context` tokens."""
         batch = self.batch(context, self.passages[0][:num_rows], range(num_rows))
         greedy = self.sampler.begin(GREEDY, prompt_token_ids=[], seed=0)
         queries = [SampleQuery(row, greedy, context + 1 + row) for row in range(num_rows)]
@@ -130,7 +131,7 @@ class StepBench:
     def measure_steps(
         self, probe: MachineProbe, rows: Sequence[int], contexts: Sequence[int], num_rounds: int, num_bytes: int
     ) -> list[StepTime]:
-        """Every case once a round, so that a machine whose speed drifts treats them alike."""
+        """Measures every case once in each round, so that a drift of the machine's speed affects all cases alike."""
         cases = list(itertools.product(contexts, rows))
         times: dict[tuple[int, int], list[float]] = {case: [] for case in cases}
         rates: dict[tuple[int, int], list[float]] = {case: [] for case in cases}
@@ -153,7 +154,7 @@ class StepBench:
         ]
 
     def prompt_tokens_per_s(self, num_tokens: int, chunk_size: int, num_rounds: int) -> float:
-        """Median rate of processing a prompt in chunks as the engine does, logits of its last token included."""
+        """Returns the median rate of reading a prompt in chunks, as the engine does, with logits of its last token."""
         times_s = []
         for round_index in range(num_rounds):
             token_ids = self.passages[round_index % len(self.passages)][:num_tokens]
@@ -166,7 +167,7 @@ class StepBench:
         return num_tokens / statistics.median(times_s)
 
     def sampling_ms(self, params: SamplingParams, num_repeats: int) -> float:
-        """Median time of sampling rows of real text in one call."""
+        """Returns the median time of sampling rows of real logits in one call."""
         token_ids = self.passages[0][:SPLIT_PROMPT_LENGTH]
         rows = range(len(token_ids) - NUM_SAMPLED_ROWS, len(token_ids))
         logits = np.array(self.model.forward(self.batch(0, token_ids, rows)))
@@ -181,14 +182,14 @@ class StepBench:
 
 
 def split_context_size(config: EngineConfig, num_sequences: int, steps: int) -> int:
-    """Room for the prompt and for what is committed while the others start and while steps are measured."""
+    """Returns the tokens of the prompt and the most that are committed while others start and steps are measured."""
     return SPLIT_PROMPT_LENGTH + (num_sequences + steps + 1) * (config.num_speculative_tokens + 1)
 
 
 def split_steps(
     pair: LoadedPair, config: EngineConfig, drafters: tuple[str, ...], prompts: Sequence[list[int]], steps: int
 ) -> StepParts:
-    """The parts of an engine's steps while it decodes all prompts at once."""
+    """Measures and returns the parts of an engine's steps while it decodes all prompts at once."""
     clock = StepClock()
     num_tokens = split_context_size(config, len(prompts), steps)
     config = config.model_copy(
@@ -215,7 +216,7 @@ def split_steps(
 
 
 def summarize_parts(mode: str, num_sequences: int, samples: Sequence[dict[str, float]]) -> StepParts:
-    """Medians of the parts; Python's share is taken step by step."""
+    """Returns the medians of the parts. Python's time is computed for each step before its median is taken."""
     medians = {name: statistics.median(sample[name] for sample in samples) * 1e3 for name in ("total", *SECTIONS)}
     python_s = statistics.median(sample["total"] - sum(sample[name] for name in SECTIONS) for sample in samples)
     return StepParts(
@@ -230,7 +231,7 @@ def summarize_parts(mode: str, num_sequences: int, samples: Sequence[dict[str, f
 
 
 def render_steps(steps: Sequence[StepTime]) -> str:
-    """A row for each number of rows, a column for each context: milliseconds, and the ratio to the floor."""
+    """Returns a table of milliseconds and ratios to the floor, by number of rows and context."""
     contexts = list(dict.fromkeys(step.context for step in steps))
     by_case = {(step.num_rows, step.context): step for step in steps}
     rows = [
@@ -244,7 +245,7 @@ def render_steps(steps: Sequence[StepTime]) -> str:
 
 
 def render_parts(parts: Sequence[StepParts]) -> str:
-    """A row for each mode and number of sequences."""
+    """Returns a table with a row for each mode and number of sequences."""
     rows = [
         [
             f"{part.mode}, {part.num_sequences}",
@@ -259,7 +260,7 @@ def render_parts(parts: Sequence[StepParts]) -> str:
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=DEFAULT_MODEL_NAME)
     parser.add_argument("--draft-model", help="default: the catalog's choice")
@@ -276,7 +277,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:
-    """Room for the longest context with the most rows, for the prompt, and for what the engine's steps commit."""
+    """Returns settings whose context has room for the longest case, the prompt, and what the engine's steps commit."""
     config = EngineConfig(model=options.model, draft_model=options.draft_model, num_threads=options.threads)
     context_size = max(
         max(options.contexts) + max(options.rows) + 1,
@@ -289,7 +290,7 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
 def measure_splits(
     pair: LoadedPair, config: EngineConfig, tasks: Sequence[Task], options: argparse.Namespace
 ) -> list[StepParts]:
-    """Plain decoding and all drafters together, for each number of sequences."""
+    """Measures plain decoding and all drafters together, for each number of sequences."""
     prompts = text_passages(pair.target.tokenizer, tasks, SPLIT_PROMPT_LENGTH, max(options.sequences))
     modes: list[tuple[str, ...]] = [(), pair.drafter_names]
     return [
@@ -331,7 +332,7 @@ def measure(pair: LoadedPair, config: EngineConfig, num_bytes: int, options: arg
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Loads the pair once, measures, prints tables and keeps the numbers."""
+    """Loads the pair once, measures, prints tables and writes the numbers to the file."""
     options = parse_options(arguments)
     config = engine_config(options)
     resolved = resolve_pair(config)

@@ -1,4 +1,4 @@
-"""Where the time of an engine's step goes: the parts of an engine, each with its calls timed."""
+"""Measures what the time of an engine's step is spent on, by timing the calls of the engine's parts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 @dataclass
 class StepClock:
-    """Seconds of each section since the last `take`. A section inside another counts for the outer one only."""
+    """The seconds of each section since the last `take`. A section inside another one counts only for the outer one."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
     _is_inside: bool = False
 
     def time(self, name: str, call: Callable[..., Result], *arguments: object) -> Result:
-        """Calls and times as a section; little of its own, since what it takes would count as the engine's."""
+        """Makes a call and adds its time to a section. Its own time counts as the engine's, so it does little."""
         if self._is_inside:
             return call(*arguments)
         self._is_inside = True
@@ -42,7 +42,7 @@ class StepClock:
             self._is_inside = False
 
     def take(self) -> dict[str, float]:
-        """The sections' seconds, which start again at zero."""
+        """Returns the seconds of the sections and sets them to zero."""
         taken, self.seconds = self.seconds, dict.fromkeys(SECTIONS, 0.0)
         return taken
 
@@ -56,35 +56,35 @@ class TimedModel:
 
     @property
     def config(self) -> ModelConfig:
-        """The model's."""
+        """The model's configuration."""
         return self.model.config
 
     @property
     def kv(self) -> KvStore:
-        """The model's."""
+        """The model's KV store."""
         return self.model.kv
 
     @property
     def max_positions(self) -> int:
-        """The model's."""
+        """The model's limit of positions."""
         return self.model.max_positions
 
     @property
     def weight_bytes(self) -> int:
-        """The model's."""
+        """The memory of the model's weights."""
         return self.model.weight_bytes
 
     def forward(self, batch: Batch) -> Logits:
-        """The model's."""
+        """Times a forward pass and returns its logits."""
         return self.clock.time(FORWARD, self.model.forward, batch)
 
     def first_layers(self, num_layers: int) -> Model:
-        """The model's, timed too."""
+        """Returns the model's first layers, timed too."""
         return TimedModel(self.model.first_layers(num_layers), self.clock)
 
 
 class TimedDrafter(Drafter):
-    """A `Drafter` all of whose calls are timed, forward passes and sampling of a draft model included."""
+    """A `Drafter` whose calls are all timed, with the forward passes and the sampling of its model."""
 
     def __init__(self, drafter: Drafter, clock: StepClock) -> None:
         self.name, self.is_free = drafter.name, drafter.is_free
@@ -92,35 +92,35 @@ class TimedDrafter(Drafter):
         self._clock = clock
 
     def begin(self, sequence: Sequence) -> None:
-        """The drafter's."""
+        """Times the drafter's call."""
         self._clock.time(DRAFTING, self._drafter.begin, sequence)
 
     def num_missed(self, sequence: Sequence) -> int | None:
-        """The drafter's."""
+        """Times the drafter's call."""
         return self._clock.time(DRAFTING, self._drafter.num_missed, sequence)
 
     def propose(self, sequences: list[Sequence], plans: list[Plan]) -> Proposals:
-        """The drafter's."""
+        """Times the drafter's call."""
         return self._clock.time(DRAFTING, self._drafter.propose, sequences, plans)
 
     def observe(self, sequences: list[Sequence], verdicts: list[Verdict]) -> None:
-        """The drafter's."""
+        """Times the drafter's call."""
         self._clock.time(DRAFTING, self._drafter.observe, sequences, verdicts)
 
     def end(self, sequence: Sequence) -> None:
-        """The drafter's."""
+        """Times the drafter's call."""
         self._clock.time(DRAFTING, self._drafter.end, sequence)
 
 
 def timed_parts(parts: EngineParts, clock: StepClock) -> EngineParts:
-    """The same parts, timed; sampling is timed within `timed_sampling`."""
+    """Returns the same parts with timed calls. Sampling is timed only within `timed_sampling`."""
     drafters = tuple(TimedDrafter(drafter, clock) for drafter in parts.drafters)
     return replace(parts, target=TimedModel(parts.target, clock), drafters=drafters)
 
 
 @contextmanager
 def timed_sampling(clock: StepClock) -> Iterator[None]:
-    """Times the native sampling call itself, so that what Python does around it counts as Python."""
+    """Times only the native sampling call. The Python code around it counts as Python."""
     original: Callable[..., Any] = _native.sample_rows
 
     def sample_rows(*arguments: object) -> Any:  # noqa: ANN401

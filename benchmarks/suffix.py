@@ -1,9 +1,10 @@
-"""What the suffix drafter costs in time and memory, a token and a proposal, for friendly and hostile texts.
+"""Measures time and memory of the suffix drafter, for each token and proposal, on friendly and hostile texts.
 
     suffix.py [--tokens 100000] [--window 8] [--rounds 5] [--json OUT]
 
-No model is loaded. `code` is this checkout's Python source, cut into words and signs; the other texts are made. A
-proposal is one call, for one sequence, with the other half of the text as the store. Medians over the rounds.
+No model is loaded. `code` is this checkout's Python source, split into words and signs. The other texts are
+artificial. A proposal is one call for one sequence, with the other half of the text as the store. The numbers are
+medians over the rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Cost:
 
 
 def source_text(num_tokens: int) -> list[int]:
-    """The checkout's source as token ids, repeated from the start where it is too short."""
+    """Returns the checkout's source as token ids. Repeats it if it is too short."""
     words = [
         word for path in sorted(SOURCE.rglob("*.py")) for word in re.findall(r"\w+|\s+|.", path.read_text("utf-8"))
     ]
@@ -63,14 +64,14 @@ TEXTS: tuple[tuple[str, Callable[[int], list[int]]], ...] = (
 
 
 def nanoseconds(call: Callable[[], object], count: int) -> float:
-    """How long one of `count` parts of a call takes."""
+    """Returns the nanoseconds of a call, divided by `count`."""
     start = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - start) / count
 
 
 def measure_round(name: str, token_ids: list[int], window: int) -> Cost:
-    """One life of two trees."""
+    """Builds two trees and measures all of their calls once."""
     half = len(token_ids) // 2
     own, store = SuffixTree(MAX_MATCH), SuffixTree(MAX_MATCH)
     append_ns = nanoseconds(lambda: store.append(token_ids[:half]), half)
@@ -98,7 +99,7 @@ def measure_round(name: str, token_ids: list[int], window: int) -> Cost:
 
 
 def median_of(rounds: list[Cost]) -> Cost:
-    """The median of each number."""
+    """Returns the medians of the times. The other numbers are the same in each round."""
     first = rounds[0]
     fields = [field.name for field in dataclasses.fields(Cost) if field.name.endswith("_ns")]
     medians = {name: statistics.median(getattr(cost, name) for cost in rounds) for name in fields}
@@ -106,7 +107,7 @@ def median_of(rounds: list[Cost]) -> Cost:
 
 
 def render(costs: list[Cost]) -> str:
-    """The table that is printed."""
+    """Returns the table to print."""
     headers = ["text", "ns a token read", "ns evicted", "µs a chain", "µs a tree", "nodes a chain", "bytes a token"]
     rows = [
         [

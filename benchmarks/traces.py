@@ -1,4 +1,4 @@
-"""Keeps what drafters propose along plain answers, and replays that under any costs.
+"""Records what drafters propose for plain answers, and replays the records with any costs.
 
 traces.py record MODEL --output TRACE [--confirm 3]
 traces.py simulate TRACE [--costs JSON] [--streams 4] [--json]
@@ -93,7 +93,7 @@ def simulate(
 
 
 def _check_can_write(path: Path) -> None:
-    """Raises UsageError for a file that could not be written once it is known what to write."""
+    """Raises UsageError, before anything is measured, if the output file cannot be written."""
     target = path if path.exists() else path.parent
     if path.is_dir() or not os.access(target, os.W_OK):
         raise UsageError(f"cannot write --output {path}; name a file in a folder that exists and is yours")

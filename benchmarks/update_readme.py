@@ -2,7 +2,8 @@
 
     update_readme.py [--model NAME] [--limit N] [--max-tokens N] [--from-results]
 
-The numbers, with their provenance, are kept in benchmarks/results/bench.json; `--from-results` only writes the table.
+The numbers, with their provenance, are kept in benchmarks/results/bench.json. `--from-results` only writes the table
+from that file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 def measure(model: str, limit: int | None, max_tokens: int | None) -> dict[str, object]:
-    """Runs the benchmark and returns what is kept of it."""
+    """Runs the benchmark and returns the results to keep."""
     bench = Bench.load(EngineConfig(model=model))
     measurements = []
     for measurement in bench.measure(read_tasks(limit_per_kind=limit), max_tokens=max_tokens):
@@ -42,7 +43,7 @@ def measure(model: str, limit: int | None, max_tokens: int | None) -> dict[str, 
 
 
 def render(report: dict[str, Any]) -> str:
-    """The lines between the markers."""
+    """Returns the lines between the markers."""
     provenance = report["provenance"]
     summaries = [Summary(**summary) for summary in report["summaries"]]
     plain = next(summary for summary in summaries if summary.task is None)
@@ -64,7 +65,7 @@ def render(report: dict[str, Any]) -> str:
 
 
 def replace_table(text: str, table: str) -> str:
-    """The README with what is between the markers replaced; raises ValueError where a marker is missing."""
+    """Returns the README with the lines between the markers replaced. Raises ValueError if a marker is missing."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{table}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""The laboratory: traces of what drafters propose, their replay under any costs, and comparisons by alternating runs.
+"""The laboratory: traces of drafters' proposals, their replay with any costs, and comparisons in alternating runs.
 
-It is no part of the installed package; the scripts beside this folder are its commands.
+It is not part of the installed package. The scripts next to this folder are its commands.
 """

@@ -1,4 +1,4 @@
-"""Runs a script of the laboratory as `paceline` runs its commands: errors are one line, and have their exit codes."""
+"""Runs a script of the laboratory as `paceline` runs its commands: an error is one line and has its exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.core.errors import PacelineError, UsageError
 
 
 def run(*commands: Callable[..., None]) -> None:
-    """Runs the command line: one command without a name, or several by their functions' names."""
+    """Runs the command line. A single command needs no name; several have the names of their functions."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     for command in commands:
         app.command()(command)

@@ -1,8 +1,8 @@
-"""Holds a simulation against real runs: best and worst fixed setting and automatic mode on the recorded prompts.
+"""Compares a simulation with real runs of fixed settings and automatic mode on the recorded prompts.
 
-The prediction comes from recorded proposals and measured step costs alone, so a machine that is slower during the runs
-than it was while costs were measured shows in all settings alike; their ratios to plain decoding are what counts.
-Nothing here prints.
+The prediction uses only recorded proposals and measured step costs. If the machine is slower during the runs than when
+the costs were measured, this affects all settings alike. Therefore compare the ratios to plain decoding. Nothing here
+prints.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from paceline.operations.workload import AUTO, PLAIN, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """One setting on all prompts, from first tokens to last: seconds and speed-ups over plain decoding, as predicted
-    and as measured."""
+    """One setting on all prompts: predicted and measured seconds from the first token to the last, and speed-ups over
+    plain decoding."""
 
     setting: str
     predicted_s: float
@@ -30,12 +30,12 @@ class Confirmation:
 
     @property
     def error(self) -> float:
-        """Measured over predicted speed-up, less 1."""
+        """The measured speed-up divided by the predicted one, minus 1."""
         return self.measured_speed_up / self.predicted_speed_up - 1.0
 
 
 def settings_to_confirm(replays: Sequence[Replay], count: int) -> list[str]:
-    """The best fixed setting over all tasks, automatic and the worst one, then the next best; at most `count`."""
+    """Returns at most `count` settings: the best fixed one over all tasks, automatic, the worst, then the next best."""
     fixed = [replay for replay in replays if replay.task is None and replay.setting not in (PLAIN, AUTO)]
     ordered = [replay.setting for replay in sorted(fixed, key=lambda replay: -replay.tokens_per_s)]
     return list(dict.fromkeys([*ordered[:1], AUTO, *ordered[-1:], *ordered[1:]]))[:count]
@@ -49,9 +49,9 @@ def confirm(
     *,
     max_tokens: int | None = None,
 ) -> list[Confirmation]:
-    """Runs plain decoding and the settings in turn on each prompt; `replays` are the simulation's of the same prompts.
+    """Runs plain decoding and the settings in turn on each prompt. `replays` are simulations of the same prompts.
 
-    Automatic mode starts without knowledge, as in the simulation. Blocks for all of it.
+    Automatic mode starts without knowledge, as in the simulation. Blocks until all runs have ended.
     """
     modes = [Mode(PLAIN), *(_mode(recorder, setting) for setting in settings if setting.name != PLAIN)]
     bench = Bench(recorder.config, recorder.pair, tuple(modes))

@@ -1,8 +1,8 @@
-"""How automatic mode fares as more answers are given at once: plain against automatic in alternating order.
+"""Compares automatic mode with plain decoding for several answers at a time, in alternating order.
 
-One engine does both. The prompts are read before the clock starts, so that all streams decode from its first step on;
-what drafters read of them is in the time. Every answer of every run has a tenant of its own, for which its prompt is
-read, so none finds its text in the suffix drafter's store. Nothing here prints.
+One engine does both. The target reads the prompts before the clock starts, so all streams decode from the first step
+on. The drafters' prefill is in the time. Every answer of every run has a tenant of its own, so none finds its text in
+the suffix drafter's store. Nothing here prints.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _OFF = SpeculationParams(mode=SpeculationMode.OFF)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsRun:
-    """One run of `num_streams` answers that start together; as they end, fewer run. Tokens and seconds are those of
-    all of them."""
+    """One run of `num_streams` answers that start together. `num_tokens` and `seconds` are for all answers together;
+    towards the end fewer of them run."""
 
     num_streams: int
     pair: int
@@ -44,13 +44,13 @@ class StreamsRun:
 
     @property
     def tokens_per_s(self) -> float:
-        """All streams together."""
+        """The speed of all streams together."""
         return self.num_tokens / self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossoverPoint:
-    """All pairs of one number of streams: medians of the speeds, and of the pairs' ratios of automatic to plain."""
+    """The pairs with one number of streams: medians of the speeds, and of the ratios of automatic to plain."""
 
     num_streams: int
     num_pairs: int
@@ -63,7 +63,7 @@ class CrossoverPoint:
 
 
 class Crossover:
-    """An engine with room for the most streams, and what to ask it."""
+    """An engine with room for the most streams, and the requests for it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Crossover:
         max_tokens: int | None = None,
         temperature: float = 0.0,
     ) -> None:
-        """Loads the models. Raises UsageError where no drafter runs, and what loading models raises."""
+        """Loads the models. Raises UsageError if no drafter runs, and what loading models raises."""
         if config.speculation != "auto" or not resolve_pair(config).drafter_names:
             raise UsageError("there is nothing to compare without drafters; leave --drafters and --speculation away")
         self.pair = load_pair(config)
@@ -90,7 +90,7 @@ class Crossover:
         self._engine = _build_engine(config, self.pair, self._requests)
 
     def measure(self, num_pairs: int) -> Iterator[StreamsRun]:
-        """So many pairs of runs for each number of streams."""
+        """Yields `num_pairs` pairs of runs for each number of streams."""
         for num_streams in self._num_streams:
             texts: list[list[int]] | None = None
             for pair in range(num_pairs):
@@ -101,7 +101,7 @@ class Crossover:
     def _run(
         self, num_streams: int, pair: int, mode: str, expected: list[list[int]] | None
     ) -> tuple[list[list[int]], StreamsRun]:
-        """One run, and the texts that the next ones are to equal."""
+        """Makes one run. Returns the texts that later runs must equal, and the run."""
         requests = [
             _copy(request, f"{num_streams} {pair} {mode} {i}", SpeculationParams() if mode == AUTO else _OFF)
             for i, request in enumerate(self._requests[:num_streams])
@@ -125,7 +125,7 @@ class Crossover:
 
 
 def _build_engine(config: EngineConfig, pair: LoadedPair, requests: Sequence[Request]) -> Engine:
-    """Automatic mode, with KV memory for all requests at once."""
+    """Returns an engine in automatic mode, with KV memory for all requests at once."""
     lengths = [len(r.prompt_token_ids) + (r.sampling.max_tokens or 0) + config.num_speculative_tokens for r in requests]
     needed = sum(num_blocks_for(length) + 1 for length in lengths)
     num_blocks = max(needed, num_blocks_for(context_window_size(config, pair.target.model.config)))
@@ -135,7 +135,7 @@ def _build_engine(config: EngineConfig, pair: LoadedPair, requests: Sequence[Req
 
 
 def _copy(request: Request, name: str, speculation: SpeculationParams) -> Request:
-    """The same request under another name, for a tenant of that name."""
+    """Returns the same request under another name, for a tenant of that name."""
     return Request(
         request_id=name,
         prompt_token_ids=request.prompt_token_ids,
@@ -146,13 +146,13 @@ def _copy(request: Request, name: str, speculation: SpeculationParams) -> Reques
 
 
 def _reading(request: Request) -> Request:
-    """A request of the same tenant that leaves its prompt in the prefix cache, and in no store a text to draft from."""
+    """Returns a request that puts the prompt into the tenant's prefix cache, and no text into a drafter's store."""
     sampling = SamplingParams(max_tokens=1, temperature=0.0)
     return structs.replace(request, request_id=f"reading {request.request_id}", sampling=sampling, speculation=_OFF)
 
 
 def crossover_points(runs: Sequence[StreamsRun]) -> list[CrossoverPoint]:
-    """One for each number of streams, in order of appearance."""
+    """Returns one point for each number of streams, in order of appearance."""
     return [
         _point([run for run in runs if run.num_streams == num_streams])
         for num_streams in dict.fromkeys(run.num_streams for run in runs)

@@ -1,7 +1,7 @@
-"""Texts made to mislead the controller: no draft is ever right, and the drafters are as sure as they like.
+"""Texts that mislead the controller: no draft is ever right, but the drafters may state any confidence.
 
-They bound what automatic mode may lose. A hostile text comes either first, or after texts on which the model was right,
-so that the controller has learnt to trust it.
+They show how much automatic mode can lose. A hostile text comes either first, or after texts on which the model was
+right, so that the controller has learnt to trust it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRONG = 0
 
 @dataclass(frozen=True, slots=True)
 class HostileText:
-    """How sure the draft model is on a text, and whether the suffix drafter is wrong beside it."""
+    """The draft model's confidence on a text, and whether the suffix drafter proposes wrong drafts too."""
 
     name: str
     confidence: float

@@ -1,7 +1,7 @@
-"""Whether automatic mode is ever slower than plain decoding: alternating pairs of both on each prompt.
+"""Checks whether automatic mode is ever slower than plain decoding, by alternating pairs of runs on each prompt.
 
-A single run says little on a busy machine; the median of several ratios, each of two runs next to each other, says
-more, and the time of drafts that brought nothing is counted. Nothing here prints.
+On a busy machine a single run says little. The median of several ratios, each from two consecutive runs, says more.
+The time of drafts without an accepted token is counted too. Nothing here prints.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from paceline.operations.workload import AUTO, PLAIN, Task, paired_modes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCheck:
-    """One prompt: automatic over plain speed in each pair, and the shares of automatic mode's step time that went into
-    drafts of which nothing was accepted, and by which drafters cost more than they saved."""
+    """The result of one prompt. `ratios` has for each pair the speed of automatic mode divided by that of plain
+    decoding. The shares are parts of automatic mode's step time: `wasted_share` is the time of drafts without an
+    accepted token, and `lost_share` is the time by which drafters cost more than they saved."""
 
     task_id: str
     task: str
@@ -29,15 +30,15 @@ class PairCheck:
 
     @property
     def median_ratio(self) -> float:
-        """Below 1 automatic mode is slower."""
+        """The median of `ratios`. Below 1, automatic mode is slower."""
         return statistics.median(self.ratios)
 
 
 def check_pairs(
     bench: Bench, tasks: Sequence[Task], num_pairs: int, *, max_tokens: int | None = None, temperature: float = 0.0
 ) -> Iterator[PairCheck]:
-    """Each prompt `num_pairs` times under plain and automatic mode, in alternating order; prompts that are answered in
-    a single token are left out. The bench must have both modes."""
+    """Yields the result of each prompt, from `num_pairs` runs in each mode, in alternating order. Prompts whose answer
+    is a single token are left out. The bench must have both modes."""
     modes = {mode.name: mode for mode in bench.modes}
     for task in tasks:
         pairs: list[tuple[Measurement, Measurement]] = []

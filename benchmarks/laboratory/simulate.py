@@ -1,7 +1,7 @@
-"""Replays acceptance traces under any cost model with the engine's own controllers, in virtual time.
+"""Replays acceptance traces with any cost model and the engine's own controllers, in virtual time.
 
-The text is the same under every setting, so differences between settings are exact, and what automatic mode loses
-against the best fixed setting (its regret) is free of the machine's noise. Nothing here prints.
+The text is the same with every setting, so differences between settings are exact. What automatic mode loses against
+the best fixed setting (its regret) contains no noise of the machine. Nothing here prints.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPARE_ROWS = 264
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How to draft: `drafter` None and window 0 is plain decoding; `is_auto` leaves both to the adaptive controller."""
+    """How to draft. `drafter` None and window 0 is plain decoding. With `is_auto` the controller decides both."""
 
     name: str
     drafter: str | None = None
@@ -45,8 +45,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """One setting on some prompts. `wasted_share` is the part of time that went into drafts without any success,
-    `lost_share` that by which drafters cost more than they saved, each on its own answer."""
+    """One setting on some prompts. `wasted_share` is the share of time for drafts without an accepted token.
+    `lost_share` is the share by which drafters cost more than they saved, added up over drafters and answers."""
 
     setting: str
     task: str | None
@@ -58,13 +58,13 @@ class Replay:
 
     @property
     def tokens_per_s(self) -> float:
-        """All streams together."""
+        """The speed of all streams together."""
         return self.num_tokens / self.seconds
 
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One answer on its way."""
+    """One answer in progress."""
 
     trace: PromptTrace
     sequence: Sequence
@@ -72,7 +72,7 @@ class _Stream:
 
     @classmethod
     def start(cls, trace: PromptTrace, readers: abc.Sequence[str]) -> _Stream:
-        """After the first token, which comes from the prompt's pass; `readers` are drafters that must read it too."""
+        """Returns a stream with the first token, from the prompt's pass. The `readers` must still read the prompt."""
         prompt = list(range(trace.num_prompt_tokens))
         sampling = SamplingParams(max_tokens=len(trace.token_ids))
         request = Request(request_id=trace.prompt_id, prompt_token_ids=prompt, sampling=sampling)
@@ -81,15 +81,15 @@ class _Stream:
 
     @property
     def window(self) -> int:
-        """The most draft tokens that can still be of use."""
+        """The most draft tokens that can still be useful."""
         return max(0, min(MAX_WINDOW, len(self.trace.token_ids) - self.sequence.num_output_tokens - 1))
 
     def proposal(self, drafter: str) -> Proposal:
-        """What the drafter would guess now."""
+        """Returns what the drafter would propose now."""
         return self.trace.proposals[drafter][self.sequence.num_output_tokens - 1]
 
     def grow(self, drafter: str, plan: Plan) -> tuple[Draft, list[int]]:
-        """What a drafter with a plan makes of all that it would propose, and the rows of its passes."""
+        """Returns the draft that a model drafter makes from its recorded chain, and the rows of its passes."""
         guesses = list(self.proposal(drafter).guesses())
         growing = GrowingDraft(plan, plan.window)
         rows: list[int] = []
@@ -102,7 +102,7 @@ class _Stream:
         return growing.finish(drafter), rows
 
     def _read_ahead(self, growing: GrowingDraft) -> list[int]:
-        """What the text's past says about a draft; known only where the draft is what the text became."""
+        """Returns the suffix drafter's guesses after a draft. They are known only if the draft equals the text."""
         position = self.sequence.num_output_tokens + len(growing.token_ids)
         guesses = self.trace.proposals.get(SuffixKind.name, [])
         is_text = growing.token_ids == self.trace.token_ids[self.sequence.num_output_tokens : position]
@@ -112,7 +112,7 @@ class _Stream:
         return guess.token_ids[: num_worth_reading(guess.confidences[: growing.room - 1], growing.plan)]
 
     def verify(self, draft: Draft) -> Verdict:
-        """As the target would."""
+        """Returns the verdict that the target would give."""
         future = self.trace.token_ids[self.sequence.num_output_tokens :]
         children, path = child_by_token(draft), list[int]()
         for token_id in future[:-1]:
@@ -123,7 +123,7 @@ class _Stream:
         return Verdict(tuple(path), tuple(future[: len(path)]), future[len(path)], (), len(draft), draft.drafter)
 
     def commit(self, verdict: Verdict, draft: Draft) -> None:
-        """Appends the tokens; who made the draft has read its chain but the last node of it, and no branch."""
+        """Appends the tokens. The draft's drafter has read all nodes of its chain but the last, and no branch."""
         self.sequence.token_ids += verdict.committed
         num_read = chain_length(draft) - 1
         for name in self.num_missed:
@@ -136,7 +136,7 @@ class _Stream:
 
 
 class Simulation:
-    """Replays prompts of one trace, `num_streams` at a time, with times that `costs` give."""
+    """Replays prompts of one trace, `num_streams` at a time. The times come from `costs`."""
 
     def __init__(self, trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> None:
         self._trace = trace
@@ -146,13 +146,13 @@ class Simulation:
         self._readers = [name for name in self._made if costs.drafters[name].missed_token_s > 0.0]
 
     def settings(self) -> list[Setting]:
-        """Plain, every drafter with every fixed window, and automatic."""
+        """Returns plain decoding, every drafter with every fixed window, and automatic mode."""
         names = {name: None for prompt in self._trace.prompts for name in prompt.proposals}
         fixed = [Setting(f"{name} {window}", name, window) for name in names for window in FIXED_WINDOWS]
         return [Setting(PLAIN), *fixed, Setting(AUTO, is_auto=True)]
 
     def replay(self, setting: Setting, prompts: abc.Sequence[PromptTrace], task: str | None = None) -> Replay:
-        """All prompts, with a controller that knows nothing when it starts."""
+        """Replays the prompts with a new controller."""
         controller = self._controller(setting)
         waiting = list(prompts)[::-1]
         running: list[_Stream] = []
@@ -181,7 +181,7 @@ class Simulation:
         return FixedController(setting.window, *(name for name in self._made if name == setting.drafter))
 
     def _step(self, controller: Controller, streams: list[_Stream], setting: Setting) -> float:
-        """One step of all streams; returns its seconds."""
+        """Simulates one step of all streams. Returns its seconds."""
         drafting = [stream for stream in streams if stream.window > 0]
         sequences = [stream.sequence for stream in drafting]
         offers = [self._offer(stream, setting) for stream in drafting]
@@ -222,7 +222,7 @@ class Simulation:
     def _draft(
         self, streams: list[_Stream], plans: list[Plan], offers: list[Offer]
     ) -> tuple[list[Draft], dict[str, float], dict[str, list[int]]]:
-        """The drafts of all plans, what making them takes, and the rows of the passes."""
+        """Returns the drafts of all plans, each drafter's seconds, and the rows of the draft model's passes."""
         drafts = [offer.take(plan) for offer, plan in zip(offers, plans, strict=True)]
         seconds: dict[str, float] = {}
         passes: dict[str, list[int]] = {}
@@ -237,7 +237,7 @@ class Simulation:
         return drafts, seconds, passes
 
     def _make(self, name: str, streams: list[_Stream], plans: list[Plan]) -> tuple[list[Draft], float, list[int]]:
-        """As drafters with a model do it: they read what they missed in chunks, least first, then guess."""
+        """Returns drafts, seconds and rows of passes. As model drafters do, reads in chunks, shortest backlog first."""
         budget, num_read = _CHUNK, 0
         drafts = {id(stream): Draft() for stream in streams}
         passes: list[int] = []
@@ -258,7 +258,7 @@ class Simulation:
 
 
 def replay_all(trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> Iterator[Replay]:
-    """Every setting on every kind of task, then on all prompts."""
+    """Yields the replay of every setting on every kind of task, then on all prompts."""
     simulation = Simulation(trace, costs, num_streams=num_streams)
     tasks = list(dict.fromkeys(prompt.task for prompt in trace.prompts))
     for task in [*tasks, None]:
@@ -269,8 +269,8 @@ def replay_all(trace: Trace, costs: StepCosts, *, num_streams: int = 1) -> Itera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """One kind of task (None: all): speed-ups over plain decoding, and what automatic mode loses against the best fixed
-    setting as a share of that one's speed; below 0 it gains."""
+    """One kind of task (None: all), with speed-ups over plain decoding. `regret` is how much slower automatic mode is
+    than the best fixed setting; below 0 it is faster."""
 
     task: str | None
     plain_tokens_per_s: float
@@ -282,12 +282,12 @@ class Regret:
 
     @property
     def regret(self) -> float:
-        """Share of the best fixed setting's speed."""
+        """The speed that automatic mode loses, as a share of the best fixed setting's."""
         return 1.0 - self.auto_speed_up / self.best_fixed_speed_up
 
 
 def regrets(replays: abc.Sequence[Replay]) -> list[Regret]:
-    """One for each kind of task, in order of appearance."""
+    """Returns one regret for each kind of task, in order of appearance."""
     result = []
     for task in dict.fromkeys(replay.task for replay in replays):
         own = {replay.setting: replay for replay in replays if replay.task == task}

@@ -1,6 +1,6 @@
-"""Acceptance traces: what every drafter would have proposed at every position of a text that plain decoding gave.
+"""Acceptance traces: what every drafter would propose at every position of a text from plain decoding.
 
-`trace_recorder` makes them with real models, `simulate` replays them. They are JSON, or JSON that gzip compressed.
+`trace_recorder` makes them with real models, and `simulate` replays them. They are JSON, which may be gzipped.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Kind = TypeVar("Kind")
 
 
 class Proposal(msgspec.Struct, frozen=True, array_like=True):
-    """One draft; `parents` None is a chain. `seconds` are a model's second choices beside the nodes of its chain, with
-    their confidences; None where there is none, or it was not recorded."""
+    """One draft. `parents` is None for a chain. `seconds` has a model's second choice and its confidence for each node
+    of the chain, None if there is none or it was not recorded."""
 
     token_ids: list[int] = []
     confidences: list[float] = []
@@ -32,13 +32,13 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, draft: Draft) -> Proposal:
-        """A draft without its drafter's name, and its confidences to three digits."""
+        """Returns a draft as a proposal, without its drafter's name. Confidences are rounded to three digits."""
         confidences = [round(confidence, 3) for confidence in draft.confidences]
         return cls(list(draft.token_ids), confidences, None if draft.is_chain else list(draft.parents))
 
     @classmethod
     def of_chain(cls, guesses: list[DraftToken]) -> Proposal:
-        """A chain with its second choices, and confidences to three digits."""
+        """Returns a chain with its second choices. Confidences are rounded to three digits."""
         seconds = [
             None if (second := guess.second) is None else (second.token_id, round(second.confidence, 3))
             for guess in guesses
@@ -48,12 +48,12 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def guesses(self) -> Iterator[DraftToken]:
-        """What `of_chain` was made of."""
+        """Yields the tokens that `of_chain` received."""
         for token_id, confidence, second in zip_longest(self.token_ids, self.confidences, self.seconds):
             yield DraftToken(token_id, confidence, None if second is None else DraftToken(*second))
 
     def draft(self, drafter: str) -> Draft:
-        """The draft."""
+        """Returns the draft, with the drafter's name."""
         if self.parents is None:
             return Draft.chain(self.token_ids, drafter, self.confidences)
         return Draft(tuple(self.token_ids), tuple(self.parents), tuple(self.confidences), drafter)
@@ -70,8 +70,8 @@ class PromptTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers of one target. `made_drafters` are those that run a model, and so have a price in `costs`, which are the
-    recording machine's."""
+    """Answers of one target. `made_drafters` are the drafters that run a model. `costs` were measured on the recording
+    machine and have a price for each of them."""
 
     target: str
     draft: str | None
@@ -81,12 +81,12 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_trace(path: Path) -> Trace:
-    """Raises UsageError."""
+    """Returns the trace in the file. Raises UsageError if it cannot be read."""
     return _read(path, Trace, "trace")
 
 
 def read_costs(path: Path) -> StepCosts:
-    """A cost model for `simulate`; raises UsageError."""
+    """Returns the cost model in the file, for `simulate`. Raises UsageError if it cannot be read."""
     return _read(path, StepCosts, "cost model")
 
 

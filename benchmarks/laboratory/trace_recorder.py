@@ -1,9 +1,8 @@
 """Records acceptance traces with real models: the plain text of each prompt, then every drafter along it.
 
-A drafting model's chain at a position is a function of the text before it, bit for bit, so the chains of all positions
-are drawn together: the text's KV is computed once, and the chains hang below it as a tree's branches do, one pass for
-each depth over all of them. One thing is not as in serving: a slimmed draft model has met all tokens of the text
-before.
+A draft model's chain at a position depends only on the text before it, bit for bit. The chains of many positions are
+therefore drawn together: the text's KV is computed once, and the chains follow it like branches of a tree, with one
+pass for each depth. One thing differs from serving: a slimmed draft model has already seen all tokens of the text.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _ROWS_PER_PASS = 64
 
 @dataclass(slots=True)
 class _Chain:
-    """The draft at one position: it follows the first `length` tokens of the text."""
+    """The draft that follows the first `length` tokens of the text."""
 
     length: int
     first_slot: int
@@ -53,25 +52,25 @@ class _Chain:
         return [guess.token_id for guess in self.guesses]
 
     def wants_second(self, confidence: float) -> bool:
-        """Whether a second choice beside a node of this confidence could be of use to any setting."""
+        """Returns whether any setting could use a second choice next to a node of this confidence."""
         return self.survival * (1.0 - confidence) > LEAST_SURVIVAL
 
     @property
     def is_open(self) -> bool:
-        """Whether any setting could want another node: chains end once they are hopeless and longer than is usual."""
+        """Whether any setting could use another node. A chain ends if it is both unlikely and longer than usual."""
         size = len(self.guesses)
         return size < MAX_WINDOW and (size < LEAST_DEPTH or self.survival >= LEAST_SURVIVAL)
 
 
 class ChainRecorder:
-    """Draws the chains of a drafter's model along a text; replaces the model's KV store."""
+    """Samples the chains of a drafter's model at all positions of a text. Replaces the model's KV store."""
 
     def __init__(self, model: Model, drawer: Drawer) -> None:
         self._model = model
         self._drawer = drawer
 
     def record(self, text: abc.Sequence[int], num_prompt_tokens: int, sampler: SequenceSampler) -> list[Proposal]:
-        """What the drafter proposes after each output token but the last. `sampler` is the text's."""
+        """Returns the proposal after each output token except the last. `sampler` is the sampler of the text."""
         block_size = self._model.kv.block_size
         num_blocks = -(-len(text) // block_size)
         lengths = range(num_prompt_tokens + 1, len(text))
@@ -94,7 +93,7 @@ class ChainRecorder:
     def _deepen(
         self, chains: list[_Chain], text: abc.Sequence[int], table: list[int], sampler: SequenceSampler
     ) -> None:
-        """One more token for each chain. The text's own last token is read again, to the same K and V."""
+        """Adds one token to each chain. A chain's first pass reads the last text token again, with the same K and V."""
         logits = self._model.forward(self._batch(chains, text, table))
         queries = [
             SampleQuery(row, sampler.rows, chain.length + len(chain.guesses), chain.token_ids, 0)
@@ -121,7 +120,7 @@ class ChainRecorder:
         )
 
     def _row(self, chain: _Chain, text: abc.Sequence[int]) -> tuple[int, int, int, list[int]]:
-        """Token, position, slot and path of the row whose logits a chain needs next."""
+        """Returns token, position, slot and path of the row whose logits a chain needs next."""
         depth = len(chain.guesses)
         if depth == 0:
             return text[chain.length - 1], chain.length - 1, chain.length - 1, []
@@ -131,18 +130,18 @@ class ChainRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Loaded models, and what their steps cost here."""
+    """Loaded models, and the settings for recording with them."""
 
     config: EngineConfig
     pair: LoadedPair
 
     @classmethod
     def load(cls, config: EngineConfig) -> Recorder:
-        """Raises what loading models raises."""
+        """Loads the models. Raises what loading models raises."""
         return cls(config.model_copy(update={"max_batch_size": 1, "has_prefix_cache": False}), load_pair(config))
 
     def record(self, tasks: abc.Sequence[Task], *, max_tokens: int | None = None) -> Trace:
-        """Greedy; answers of one token are left out. Blocks for all of it."""
+        """Records greedy answers, without answers of one token. Blocks until all are recorded."""
         costs = measure_costs(self.pair, self.config)
         prompts = [trace for task in tasks for trace in self._record_one(task, max_tokens)]
         return Trace(
@@ -193,7 +192,7 @@ def tokens_read(drafter: str, prompt: list[int]) -> list[int]:
 
 
 def _along(drafter: Drafter, request: Request, answer: abc.Sequence[int]) -> Iterator[Proposal]:
-    """A free drafter's proposals after each token of the answer but the last, with the text up to there as it grows."""
+    """Yields a free drafter's proposal after each token of the answer except the last, as the text grows."""
     sequence = Sequence(request, 0, list(request.prompt_token_ids))
     drafter.begin(sequence)
     for token_id in answer[:-1]:
