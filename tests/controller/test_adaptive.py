@@ -154,6 +154,15 @@ def test_a_drafter_below_the_threshold_rests_until_a_probe_passes():
     assert last.window > 0
 
 
+def test_the_probe_of_a_drafter_below_the_threshold_is_no_longer_than_a_first_draft():
+    control = controller(WITH_MODEL, fallback_threshold=0.9)
+    run = Run(control, sequence())
+    for _ in range(63):
+        run.step(1, free=None, num_missed=1)
+    probe = Run(control, sequence()).step(1, free=None, num_missed=1)
+    assert 0 < probe.window <= 3
+
+
 def test_a_model_starts_once_what_is_left_repays_reading_the_text():
     run = Run(controller(WITH_MODEL), sequence())
     plans = [run.step(4, free=None, num_missed=1500) for _ in range(8)]

@@ -102,11 +102,11 @@ class Options:
         own, threshold = self.history.of(name), self.step.limits.fallback_threshold
         if own.guard.is_pausing(self.step.number):
             return 0
-        acceptance = own.usual.acceptance
+        num_nodes, acceptance = min(self.limit, own.reach), own.usual.acceptance
         if threshold is None or acceptance.above >= threshold * acceptance.below:
-            return min(self.limit, own.reach)
+            return num_nodes
         self.reason = FALLBACK
-        return min(self.limit, _PROBE_WINDOW) if self.step.number % _FALLBACK_PERIOD == 0 else 0
+        return min(num_nodes, _PROBE_WINDOW) if self.step.number % _FALLBACK_PERIOD == 0 else 0
 
     def _add_model(self, name: str, num_nodes: int, free_worth: float) -> None:
         """Adds a model drafter as a candidate if it has read the text and is expected to save time. Otherwise forces it
