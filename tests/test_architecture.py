@@ -30,6 +30,7 @@ IMPORT_ORDER = (
     "architectures",
     "machine",
     "sampling",
+    "constraints",
     "backends",
     "kvcache",
     "drafters",

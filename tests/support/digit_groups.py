@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.core import Constraint
 from paceline.core.errors import InvalidRequestError
 from paceline.sampling.constraints import MaskQuery
 from paceline.sampling.sampler import UInt32Array
@@ -46,10 +47,10 @@ class DigitGroups:
     def __init__(self) -> None:
         self.num_rows: list[int] = []
 
-    def begin(self, source: str, tokenizer: Tokenizer) -> DigitGroupsState:
-        if not source.isdecimal():
-            raise InvalidRequestError(f"constraint {source!r} is not a number of digits", "constraint")
-        return DigitGroupsState(int(source))
+    def begin(self, constraint: Constraint, tokenizer: Tokenizer) -> DigitGroupsState:
+        if not constraint.source.isdecimal():
+            raise InvalidRequestError(f"constraint {constraint.source!r} is not a number of digits", "constraint")
+        return DigitGroupsState(int(constraint.source))
 
     def fill(self, masks: UInt32Array, queries: Sequence[MaskQuery]) -> None:
         self.num_rows.append(len(queries))

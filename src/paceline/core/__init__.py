@@ -16,7 +16,7 @@ from paceline.core.model_config import (
     RopeStyle,
 )
 from paceline.core.output import FinishReason, Output, SpeculationStats, TokenLogprob
-from paceline.core.request import Constraint, Request, SamplingParams, SpeculationMode, SpeculationParams
+from paceline.core.request import Constraint, Preface, Request, SamplingParams, SpeculationMode, SpeculationParams
 from paceline.core.sequence import Sequence, SequenceStatus
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "ModelConfig",
     "Output",
     "Plan",
+    "Preface",
     "Request",
     "RopeConfig",
     "RopeStyle",

@@ -53,11 +53,28 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     num_logprobs: int | None = None
 
 
+class Preface(msgspec.Struct, frozen=True, kw_only=True):
+    """Free text, such as reasoning, that may come before the constrained text: from `begin` to `end`, both included.
+
+    If `is_open`, the prompt ends within this text, so the output must contain `end` before its constrained text.
+    """
+
+    begin: str
+    end: str
+    is_open: bool = False
+
+
 class Constraint(msgspec.Struct, frozen=True, kw_only=True):
-    """The form that an output must have: `source` is written in the language that `kind` names."""
+    """The form that an output must have: `source` is written in the language that `kind` names.
+
+    `preface` is free text before it (None: the constraint holds from the first token on). `field` is the field of the
+    client's request that asks for the form; errors name it.
+    """
 
     kind: str
     source: str
+    preface: Preface | None = None
+    field: str = "constraint"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

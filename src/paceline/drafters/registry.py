@@ -23,6 +23,7 @@ _BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "suffix": "paceline.drafters.suffix.kind:SuffixKind",
         "ngram": "paceline.drafters.ngram:NgramKind",
+        "grammar": "paceline.drafters.grammar:GrammarKind",
         "shared-layers": "paceline.drafters.shared_layers:SharedLayersKind",
         "draft-model": "paceline.drafters.draft_model.kind:DraftModelKind",
     }

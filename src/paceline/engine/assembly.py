@@ -16,6 +16,8 @@ from paceline.backends.protocol import Backend, LoadOptions, Model
 from paceline.backends.registry import find_backend
 from paceline.checkpoint import default_cache_dir
 from paceline.config import EngineConfig
+from paceline.constraints.grammars import CONSTRAINT_KINDS
+from paceline.constraints.guidance import GuidanceKind
 from paceline.controller import AdaptiveController, Controller, CostModel, FixedController, Limits, StepCosts
 from paceline.core.errors import ConfigError
 from paceline.drafters import drafter_names
@@ -191,6 +193,7 @@ def build_parts(
         controller=_build_controller(config, kinds, costs),
         drafters=tuple(_build(kind, parts) for kind in kinds),
         samplers=samplers,
+        constraints=dict.fromkeys(CONSTRAINT_KINDS, GuidanceKind()),
     )
 
 

@@ -9,13 +9,21 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import abc, deque
-from collections.abc import Iterable, Iterator
-from itertools import count
-from numbers import Integral
+from collections.abc import Iterator
+from functools import partial
 from typing import Self
 
 from paceline.config import EngineConfig
-from paceline.core import EngineStats, FinishReason, Output, Request, SamplingParams, Sequence, SpeculationParams
+from paceline.core import (
+    Constraint,
+    EngineStats,
+    FinishReason,
+    Output,
+    Request,
+    SamplingParams,
+    Sequence,
+    SpeculationParams,
+)
 from paceline.core.errors import InsufficientMemoryError, InvalidRequestError
 from paceline.drafters import drafter_names
 from paceline.engine.acceptance_stats import AcceptanceStats
@@ -25,6 +33,7 @@ from paceline.engine.collect_stats import collect_stats
 from paceline.engine.commit import Commit
 from paceline.engine.completion import Completion
 from paceline.engine.drafter_group import DrafterGroup
+from paceline.engine.local_requests import LocalRequests
 from paceline.engine.parts import EngineParts
 from paceline.engine.request_state import RequestState
 from paceline.engine.scheduler import Scheduler, StepLimits
@@ -78,7 +87,7 @@ class Engine:
         self._states: dict[str, RequestState] = {}
         self._mailboxes: dict[str, deque[Output]] = {}
         self._unclaimed: list[Output] = []
-        self._local_ids = (f"local-{number}" for number in count())
+        self._local_requests = LocalRequests(parts.tokenizer, self._states)
         self._num_steps = 0
         self._stepping = threading.Lock()
         self._forgotten_in_step: list[str] = []
@@ -128,6 +137,13 @@ class Engine:
         if finish is not None:
             self._end(state, finish)
 
+    def prepare(self, constraint: Constraint) -> None:
+        """Compiles a constraint, so that `add` does not have to. Any thread may call it, also during a step.
+
+        Raises InvalidRequestError if the constraint cannot be compiled.
+        """
+        self._constraints.begin(constraint)
+
     def abort(self, request_id: str) -> None:
         """Ends a request; its last output has the finish reason `abort`. An unknown id is ignored."""
         state = self._states.get(request_id)
@@ -145,15 +161,17 @@ class Engine:
         prompts: abc.Sequence[str | list[int]],
         sampling: SamplingParams | None = None,
         speculation: SpeculationParams | None = None,
+        constraint: Constraint | None = None,
     ) -> list[Completion]:
         """Answers all prompts as one batch, blocks until the last is done, and returns the answers in order.
 
-        A prompt is text or token ids. Raises InvalidRequestError, before it computes anything, if a prompt cannot be
-        answered or if `prompts` is a single text.
+        A prompt is text or token ids. With `constraint`, all answers have its form. Raises InvalidRequestError, before
+        it computes anything, if a prompt cannot be answered or if `prompts` is a single text.
         """
         if isinstance(prompts, str | bytes):
             raise InvalidRequestError("prompts is a single text; pass a list of prompts, [prompt] for one", "prompts")
-        requests = [self._local_request(prompt, sampling, speculation) for prompt in prompts]
+        make = partial(self._local_requests.make, sampling=sampling, speculation=speculation, constraint=constraint)
+        requests = [make(prompt) for prompt in prompts]
         for request in requests:
             check_request(request, self._limits)
         outputs = {request.request_id: deque[Output]() for request in requests}
@@ -173,12 +191,13 @@ class Engine:
         prompt: str | list[int],
         sampling: SamplingParams | None = None,
         speculation: SpeculationParams | None = None,
+        constraint: Constraint | None = None,
     ) -> Iterator[Output]:
         """Yields the outputs of one prompt as they come; closing the iterator aborts. Several streams may take turns.
 
         The work starts when the first output is asked for; only then it raises InvalidRequestError.
         """
-        request = self._local_request(prompt, sampling, speculation)
+        request = self._local_requests.make(prompt, sampling, speculation, constraint)
         outputs = self._mailboxes[request.request_id] = deque()
         try:
             self.add(request)
@@ -200,17 +219,6 @@ class Engine:
     def check_integrity(self) -> None:
         """Raises RuntimeError unless KV blocks, block tables and prefix cache agree; for tests and idle times."""
         self._scheduler.check_integrity()
-
-    def _local_request(
-        self, prompt: str | list[int], sampling: SamplingParams | None, speculation: SpeculationParams | None
-    ) -> Request:
-        token_ids = self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
-        return Request(
-            request_id=next(name for name in self._local_ids if name not in self._states),
-            prompt_token_ids=token_ids,
-            sampling=sampling or SamplingParams(),
-            speculation=speculation or SpeculationParams(),
-        )
 
     def _begin(self, request: Request) -> tuple[RequestState, Finish | None]:
         """Returns the request's state after its resumed tokens, and the finish if these already end the request."""
@@ -268,17 +276,6 @@ class Engine:
             return
         self.abort(request_id)
         del self._mailboxes[request_id]
-
-
-def _token_ids(prompt: object) -> list[int]:
-    """Returns the token ids of a prompt that is not a text; raises InvalidRequestError unless all are integers."""
-    if not isinstance(prompt, Iterable) or isinstance(prompt, bytes):
-        raise InvalidRequestError(f"a prompt is {prompt!r}; it must be a text or a list of token ids", "prompt")
-    token_ids = list(prompt)
-    for token_id in token_ids:
-        if not isinstance(token_id, Integral):
-            raise InvalidRequestError(f"a prompt contains {token_id!r}; token ids must be integers", "prompt")
-    return token_ids
 
 
 def _build_scheduler(config: EngineConfig, parts: EngineParts, context_size: int) -> Scheduler:

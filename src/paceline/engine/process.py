@@ -9,11 +9,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import queue
 import shutil
 import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import cast
@@ -48,10 +50,15 @@ from paceline.observability.logging import LogFormat
 _LOGGER = logging.getLogger(__name__)
 _STATS_INTERVAL_S = 0.25
 _LINGER_MS = 2000
+_PREPARATION_POLL_MS = 2
+_LOWEST_PRIORITY = 19
 
 
 class EngineLoop:
-    """Serves one engine to one socket until it is told to shut down."""
+    """Serves one engine to one socket until it is told to shut down.
+
+    A request with a constraint first waits until a thread has compiled the constraint, so that steps for others go on.
+    """
 
     def __init__(self, engine: Engine, socket: zmq.Socket[bytes], epoch: int) -> None:
         self._engine = engine
@@ -59,6 +66,9 @@ class EngineLoop:
         self._epoch = epoch
         self._is_running = True
         self._next_stats_s = 0.0
+        self._preparing = ThreadPoolExecutor(1, "prepare", initializer=_lower_priority)
+        self._in_preparation: dict[str, Request] = {}
+        self._prepared: queue.SimpleQueue[tuple[Request, InvalidRequestError | None]] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Steps while there is work and handles messages between the steps; while idle it waits for a message.
@@ -67,11 +77,13 @@ class EngineLoop:
         """
         while self._is_running:
             self._receive()
+            self._add_prepared()
             if self._is_running and self._engine.has_unfinished:
                 self._publish(self._engine.step())
 
     def _receive(self) -> None:
-        self._socket.poll(0 if self._engine.has_unfinished else None)
+        idle_ms = _PREPARATION_POLL_MS if self._in_preparation else None
+        self._socket.poll(0 if self._engine.has_unfinished else idle_ms)
         while self._is_running:
             try:
                 data = self._socket.recv(zmq.NOBLOCK)
@@ -81,15 +93,42 @@ class EngineLoop:
 
     def _handle(self, message: ToEngine) -> None:
         match message:
+            case AddRequest(request) if request.constraint is not None:
+                self._in_preparation[request.request_id] = request
+                self._preparing.submit(self._prepare, request)
             case AddRequest(request):
                 self._add(request)
             case AbortRequest(request_id):
+                self._in_preparation.pop(request_id, None)
                 self._engine.abort(request_id)
                 self._publish([])
             case Ping(number):
                 self._send(Pong(number))
             case Shutdown():
                 self._is_running = False
+
+    def _prepare(self, request: Request) -> None:
+        """Compiles the request's constraint, in the thread for that."""
+        error = None
+        try:
+            if request.constraint is not None:
+                self._engine.prepare(request.constraint)
+        except InvalidRequestError as refused:
+            error = refused
+        except Exception:
+            _LOGGER.exception("the constraint of request %s could not be prepared", request.request_id)
+        self._prepared.put((request, error))
+
+    def _add_prepared(self) -> None:
+        """Adds the requests whose constraints were compiled meanwhile, except those that were aborted."""
+        while not self._prepared.empty():
+            request, error = self._prepared.get()
+            if self._in_preparation.pop(request.request_id, None) is None:
+                continue
+            if error is None:
+                self._add(request)
+            else:
+                self._send(self._refusal(request, error))
 
     def _add(self, request: Request) -> None:
         """Gives a request to the engine. If the engine cannot take it, sends an error; all other requests go on."""
@@ -169,6 +208,11 @@ def _model_info(engine: Engine) -> ModelInfo:
         context_window_size=engine.context_window_size,
         vocab_size=engine.vocab_size,
     )
+
+
+def _lower_priority() -> None:
+    """Lowers the priority of the calling thread, which Linux can do for one thread alone."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
 
 
 def _exit_at_once(number: int, frame: FrameType | None) -> None:

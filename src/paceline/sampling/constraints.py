@@ -44,9 +44,9 @@ class MaskQuery(NamedTuple):
 
 
 class ConstraintKind(Protocol):
-    """One language of constraints."""
+    """One language of constraints, or several."""
 
-    def begin(self, source: str, tokenizer: Tokenizer) -> ConstraintState:
+    def begin(self, constraint: Constraint, tokenizer: Tokenizer) -> ConstraintState:
         """Returns the state of an output without tokens; raises InvalidRequestError for a source that it refuses."""
         ...
 
@@ -79,7 +79,7 @@ class Constraints:
         if kind is None:
             known = ", ".join(self.kinds) or "none"
             raise InvalidRequestError(f"constraint {constraint.kind!r} is not known; known are: {known}", "constraint")
-        return OutputConstraint(kind, kind.begin(constraint.source, self.tokenizer))
+        return OutputConstraint(kind, kind.begin(constraint, self.tokenizer))
 
 
 @dataclass(frozen=True, slots=True)

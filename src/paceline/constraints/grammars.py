@@ -1,0 +1,128 @@
+"""Turns a constraint, in whatever language it is written, into the one kind of grammar that `llguidance` compiles.
+
+White space in JSON is fixed to one space after each comma and each colon, as models write it: small models repeat white
+space without end where a grammar allows any, and fixed white space leaves more tokens without a choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from llguidance.gbnf_to_lark import any_to_lark
+
+from paceline.core import Constraint, Preface
+from paceline.core.errors import InvalidRequestError
+
+JSON_FORM: Mapping[str, object] = MappingProxyType(
+    {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+)
+"""The options of `llguidance` for JSON that Paceline fixes; a schema cannot change them."""
+
+MAX_SOURCE_CHARACTERS = 2**18
+
+Grammar = dict[str, Any]  # one entry of the list `grammars` of llguidance
+
+
+def guidance_grammar(constraint: Constraint) -> str:
+    """Returns the grammar of the whole output, as JSON for `llguidance`, which has not checked it yet.
+
+    Raises InvalidRequestError, with the constraint's field, for an unknown kind and for a source that cannot be read.
+    """
+    if len(constraint.source) > MAX_SOURCE_CHARACTERS:
+        raise refusal(constraint, f"it has more than {MAX_SOURCE_CHARACTERS} characters")
+    write = _WRITERS.get(constraint.kind)
+    if write is None:
+        raise refusal(constraint, f"{constraint.kind!r} is not one of the known kinds: {', '.join(_WRITERS)}")
+    try:
+        own = write(constraint.source)
+    except (ValueError, RecursionError) as error:
+        raise refusal(constraint, str(error) or "it is nested too deeply") from error
+    grammars = [own] if constraint.preface is None else [_with_preface(constraint.preface), {"name": "form", **own}]
+    return json.dumps({"grammars": grammars})
+
+
+def refusal(constraint: Constraint, reason: str) -> InvalidRequestError:
+    """Returns the error for a constraint that cannot be honoured."""
+    return InvalidRequestError(
+        f"{constraint.field} cannot be honoured: {reason}", constraint.field, "unsupported_constraint"
+    )
+
+
+def _with_preface(preface: Preface) -> Grammar:
+    """Returns the grammar of free text that ends with `preface.end`, of some white space, and of the form after it."""
+    begin = "" if preface.is_open else json.dumps(preface.begin)
+    lines = [
+        f"start: {'preface gap' if preface.is_open else '(preface gap)?'} @form",
+        f"preface[lazy]: {begin} /(.|\\n)*/ {json.dumps(preface.end)}",
+        "gap: /[ \\n]{0,4}/",
+    ]
+    return {"lark_grammar": "\n".join(lines)}
+
+
+def _json_schema(source: str) -> Grammar:
+    return _schema_grammar(source, is_lenient=False)
+
+
+def _lenient_json_schema(source: str) -> Grammar:
+    return _schema_grammar(source, is_lenient=True)
+
+
+def _schema_grammar(source: str, *, is_lenient: bool) -> Grammar:
+    schema = json.loads(source)
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise ValueError("a schema must be a json object")
+    own = schema.get("x-guidance")
+    options = {**(own if isinstance(own, dict) else {}), **JSON_FORM, "lenient": is_lenient, "coerce_one_of": True}
+    return {"json_schema": {**schema, "x-guidance": options}}
+
+
+def _regex(source: str) -> Grammar:
+    return {"lark_grammar": f"start: FORM\nFORM: /{_escaped_slashes(source)}/"}
+
+
+def _lark(source: str) -> Grammar:
+    return {"lark_grammar": source}
+
+
+def _grammar(source: str) -> Grammar:
+    """Takes Lark, or GBNF, which `llguidance` converts."""
+    try:
+        return {"lark_grammar": any_to_lark(source)}
+    except Exception as error:  # the converter raises errors of several kinds
+        raise ValueError(f"the grammar is neither lark nor gbnf: {error}") from error
+
+
+def _choice(source: str) -> Grammar:
+    choices = json.loads(source)
+    if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
+        raise ValueError("it must be a list of texts that are not empty")
+    return {"lark_grammar": f"start: {' | '.join(json.dumps(one) for one in dict.fromkeys(choices))}"}
+
+
+def _escaped_slashes(pattern: str) -> str:
+    """Returns a regular expression as it may stand between two slashes."""
+    written = ""
+    is_escaped = False
+    for character in pattern:
+        written += "\\/" if character == "/" and not is_escaped else "\\n" if character == "\n" else character
+        is_escaped = character == "\\" and not is_escaped
+    return written
+
+
+_WRITERS: Mapping[str, Callable[[str], Grammar]] = MappingProxyType(
+    {
+        "json_schema": _json_schema,
+        "lenient_json_schema": _lenient_json_schema,
+        "regex": _regex,
+        "lark": _lark,
+        "grammar": _grammar,
+        "choice": _choice,
+    }
+)
+CONSTRAINT_KINDS = tuple(_WRITERS)
+"""The kinds of constraints that Paceline knows, by name."""
