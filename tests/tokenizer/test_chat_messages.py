@@ -16,9 +16,12 @@ def _render(source: str, *messages: object) -> str:
 
 def test_keys_without_a_value_are_absent() -> None:
     answer = {"role": "assistant", "content": "Hi", "tool_calls": None, "refusal": None, "name": "n"}
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": None}]}
-    assert _render(SHOWS_ALL_KEYS, answer, call) == (
-        '{"role": "assistant", "content": "Hi", "name": "n"}\n{"role": "assistant", "tool_calls": [{"id": null}]}\n'
+    call = {"id": None, "function": {"name": "f", "arguments": {"x": None}}}
+    calls = {"role": "assistant", "content": None, "tool_calls": [call]}
+    assert _render(SHOWS_ALL_KEYS, answer, calls) == (
+        '{"role": "assistant", "content": "Hi", "name": "n"}\n'
+        '{"role": "assistant", "tool_calls": [{"id": null, "function": {"name": "f", "arguments": {"x": null}}}], '
+        '"content": ""}\n'
     )
 
 

@@ -68,9 +68,10 @@ def test_merges_that_do_not_fit_the_tokens_are_an_error(merge: str) -> None:
         _tokenizer(merges=[merge]).prepare()
 
 
-def test_a_chat_template_that_is_no_text_is_an_error() -> None:
-    with pytest.raises(CheckpointError, match="chat_template is not a text"):
-        Tokenizer.from_metadata({**SMALL, "tokenizer.chat_template": 1}, None)
+@pytest.mark.parametrize("key", ["tokenizer.chat_template", "tokenizer.chat_template.tool_use"])
+def test_a_chat_template_that_is_no_text_is_an_error(key: str) -> None:
+    with pytest.raises(CheckpointError, match=f"{key} is not a text"):
+        Tokenizer.from_metadata({**SMALL, key: 1}, None)
 
 
 def test_an_unknown_algorithm_is_named() -> None:

@@ -1,7 +1,7 @@
 """Converts messages to what a chat template expects.
 
 Keys and names of reasoning follow Hugging Face `transformers`, for which templates are written. `content_probe` finds
-out which form of content a template shows.
+out which form of content a template shows. `tool_messages` converts tool calls and tool results before.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def template_message(message: Mapping[str, object], forms: Mapping[str, ContentF
     """Returns the message as a template reads it: without keys whose value is None, and with its content in the form of
     its role.
 
+    The role `developer` becomes `system`, its older name. A message with tool calls and no content gets an empty text.
     The value of the first key present among `reasoning_content`, `thinking` and `reasoning` becomes
     `reasoning_content`, and also `thinking` where that is absent.
     """
@@ -53,6 +54,10 @@ def template_message(message: Mapping[str, object], forms: Mapping[str, ContentF
     reasoning = next((given[name] for name in _REASONING_NAMES if name in given), None)
     if reasoning is not None:
         given = {"thinking": reasoning, **given, "reasoning_content": reasoning}
+    if given.get("role") == "developer":
+        given["role"] = "system"
+    if given.get("tool_calls"):
+        given.setdefault("content", "")
     if "content" in given:
         given["content"] = forms.get(str(given.get("role")), STRING_FORM).adapt(given["content"])
     return given

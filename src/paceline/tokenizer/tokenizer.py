@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as Encoder
 from paceline.checkpoint import GgufFile
 from paceline.core.errors import CheckpointError, InvalidRequestError
 from paceline.tokenizer.byte_alphabet import bytes_by_character
-from paceline.tokenizer.chat_template import ChatTemplate
+from paceline.tokenizer.chat_templates import ChatTemplates
 from paceline.tokenizer.conversion import build_encoder
 from paceline.tokenizer.merge_cache import MergeCache
 from paceline.tokenizer.special_tokens import SpecialTokens
@@ -57,7 +57,7 @@ class Tokenizer:
         self._bytes_by_character = bytes_by_character()
         self._user_defined = _tokens_of_types(vocabulary, TokenType.USER_DEFINED)
         self._all_special = _tokens_of_types(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
-        self._chat_template = _chat_template(vocabulary)
+        self._chat_templates = ChatTemplates(vocabulary)
         self._vocabulary = vocabulary
         self._cache = MergeCache(cache_dir, vocabulary)
         self._encoder: Encoder | None = None
@@ -93,13 +93,11 @@ class Tokenizer:
 
         Raises CheckpointError for a template that does not compile.
         """
-        if self._chat_template is not None:
-            self._chat_template.prepare()
+        self._chat_templates.prepare()
 
     def close(self) -> None:
         """Ends the processes that render chats; a later chat starts a new one. They end with the tokenizer anyway."""
-        if self._chat_template is not None:
-            self._chat_template.close()
+        self._chat_templates.close()
 
     @property
     def special_token_ids(self) -> list[int]:
@@ -115,7 +113,17 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         """Whether the model is made for chats."""
-        return self._chat_template is not None
+        return self.chat_template_source is not None
+
+    @property
+    def chat_template_source(self) -> str | None:
+        """The template for chats without tools, as the file has it."""
+        return self._chat_templates.source
+
+    @property
+    def tool_template_source(self) -> str | None:
+        """The template for chats with tools: the file's own one for them, or else the one for all chats."""
+        return self._chat_templates.tool_source
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         """Returns the token ids of `text`, without tokens that begin or end a prompt. Control tokens that the text
@@ -190,16 +198,13 @@ class Tokenizer:
 
         A message's content is a string or a list of text parts (`{"type": "text", "text": ...}`). The template is given
         the form that it shows. Keys of messages whose value is None count as absent. Reasoning in a message may be
-        called `reasoning_content`, `thinking` or `reasoning`. Blocks while four other chats are being rendered.
+        called `reasoning_content`, `thinking` or `reasoning`. Tools and tool calls have OpenAI's form; arguments are
+        a mapping or JSON. An empty list of tools counts as None. Blocks while four other chats are being rendered.
 
-        Raises InvalidRequestError where the model has no template or its template fails, CheckpointError for a template
-        that does not compile.
+        Raises InvalidRequestError where the model has no template, its template fails, or a tool call is malformed;
+        CheckpointError for a template that does not compile.
         """
-        if self._chat_template is None:
-            raise InvalidRequestError(
-                "the model has no chat template; use /v1/completions, or a model that is made for chats", "messages"
-            )
-        return self._chat_template.render(messages, tools=tools, **options)
+        return self._chat_templates.render(messages, tools, options)
 
     def encode_chat(
         self,
@@ -285,11 +290,3 @@ def _check_unicode(text: str) -> None:
 def _tokens_of_types(vocabulary: Vocabulary, *types: TokenType) -> SpecialTokens:
     token_ids: list[int] = np.flatnonzero(np.isin(vocabulary.token_types, types)).tolist()
     return SpecialTokens({vocabulary.tokens[token_id]: token_id for token_id in token_ids})
-
-
-def _chat_template(vocabulary: Vocabulary) -> ChatTemplate | None:
-    if vocabulary.chat_template is None:
-        return None
-    ids = {"bos_token": vocabulary.bos_token_id, "eos_token": vocabulary.eos_token_id}
-    texts = {name: "" if token_id is None else vocabulary.tokens[token_id] for name, token_id in ids.items()}
-    return ChatTemplate(vocabulary.chat_template, texts)

@@ -47,7 +47,8 @@ class Vocabulary:
     """Tokens by id with their types (uint8 [vocab_size]), and the options of the tokenizer.
 
     `pre_tokenizer` and `merges` (lines "left right", best first) belong to byte-level tokenizers, `scores` (float32
-    [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None.
+    [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None. `tool_template` is
+    the chat template for chats with tools where the file has another one for them.
     """
 
     kind: TokenizerKind
@@ -64,6 +65,7 @@ class Vocabulary:
     trailing_token_ids: tuple[int, ...]
     has_space_prefix: bool
     chat_template: str | None
+    tool_template: str | None
 
     @property
     def hash(self) -> str:
@@ -114,6 +116,7 @@ class _Reader:
             trailing_token_ids=self._added("eos", eos_token_id, default=False),
             has_space_prefix=not self._is_byte_level and self._flag("add_space_prefix", default=True),
             chat_template=self._chat_template(),
+            tool_template=self._chat_template(".tool_use"),
         )
 
     def _read_kind(self) -> TokenizerKind:
@@ -180,10 +183,11 @@ class _Reader:
             raise CheckpointError(f"{_PREFIX}{name} is {value!r}, not a text; the model file is corrupt")
         return value
 
-    def _chat_template(self) -> str | None:
-        value = self._metadata.get("tokenizer.chat_template")
+    def _chat_template(self, suffix: str = "") -> str | None:
+        key = f"tokenizer.chat_template{suffix}"
+        value = self._metadata.get(key)
         if value is not None and not isinstance(value, str):
-            raise CheckpointError("tokenizer.chat_template is not a text; the model file is corrupt")
+            raise CheckpointError(f"{key} is not a text; the model file is corrupt")
         return value
 
     def _strings(self, name: str) -> list[str]:
