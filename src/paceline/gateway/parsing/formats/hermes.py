@@ -1,0 +1,49 @@
+"""The format of Hermes, Qwen2.5 and Qwen3: JSON calls between `<tool_call>` and `</tool_call>`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.gateway.parsing.formats import grammar
+from paceline.gateway.parsing.formats.call_format import CallFormat, CallParser
+from paceline.gateway.parsing.formats.json_call_reader import JsonCallReader
+from paceline.gateway.parsing.text_reader import Reading
+from paceline.gateway.parsing.tools import Tool
+
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+_OTHER_FORMATS = ("<function=", "<arg_key>", "<tool_sep>")
+"""Parts of calls in templates that use `<tool_call>` for another format."""
+
+
+class HermesFormat(CallFormat):
+    """Each call is `<tool_call>`, a line with a JSON object, and `</tool_call>`."""
+
+    name = "hermes"
+    markers = (_BEGIN, _END)
+
+    def is_format_of(self, template: str) -> bool:
+        """Returns whether the template has the marker on a line of its own, and no sign of another format."""
+        has_marker_line = any(_BEGIN + line_break in template for line_break in ("\n", "\\n"))
+        return has_marker_line and "arguments" in template and not any(one in template for one in _OTHER_FORMATS)
+
+    def parser(self, tools: Sequence[Tool]) -> CallParser:
+        """Returns a parser for one answer."""
+        return _HermesReader(tools)
+
+    def grammar(self, tools: Sequence[Tool], *, is_required: bool, is_parallel: bool) -> str:
+        """Returns a grammar for whole answers."""
+        call = f"{grammar.text(chr(10))} ({grammar.json_calls(tools, 'arguments')}) {grammar.text(chr(10) + _END)}"
+        return grammar.marked_calls(_BEGIN, call, chr(10), is_required=is_required, is_parallel=is_parallel)
+
+
+class _HermesReader(JsonCallReader):
+    def _run(self) -> Reading[None]:
+        while True:
+            yield from self._content_until((_BEGIN,))
+            yield from self._attempt(self._call())
+
+    def _call(self) -> Reading[None]:
+        """Reads a call. Its end marker may be missing."""
+        yield from self._json_call()
+        yield from self._peek()
+        yield from self._one_of((_END,))

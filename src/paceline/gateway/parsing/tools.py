@@ -1,0 +1,40 @@
+"""The tools that a client offers to the model, and how the model may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call. `parameters` is the JSON schema of its arguments; None means no arguments.
+
+    `is_strict` says that a grammar must enforce the whole schema, or be refused if it cannot.
+    """
+
+    name: str
+    description: str | None
+    parameters: dict[str, Any] | None
+    is_strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may or must call tools. A `name` allows only that tool; clients use it with 'required'."""
+
+    mode: Literal["none", "auto", "required"] = "auto"
+    name: str | None = None
+    is_parallel: bool = True
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the answer must be a call."""
+        return self.mode == "required"
+
+    def allowed(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Returns the tools that the model may call, in the given order."""
+        if self.mode == "none":
+            return []
+        return [tool for tool in tools if self.name in (None, tool.name)]
