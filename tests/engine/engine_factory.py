@@ -18,6 +18,7 @@ from paceline.controller.protocol import Controller
 from paceline.core import Output, Request, SamplingParams, SpeculationParams
 from paceline.drafters.chains.drawing import Drawer
 from paceline.drafters.draft_model.drafter import DraftModelDrafter
+from paceline.drafters.grammar import GrammarDrafter
 from paceline.drafters.protocol import Drafter
 from paceline.drafters.shared_layers import SharedLayersDrafter
 from paceline.engine import Engine, EngineParts
@@ -56,6 +57,7 @@ class EngineFactory:
         num_blocks: int = NUM_BLOCKS,
         has_draft_model: bool = False,
         draft_length: int | None = None,
+        has_grammar: bool = False,
         shared_layers: int = 0,
         target: Model | None = None,
         costs: StepCosts | None = None,
@@ -65,12 +67,14 @@ class EngineFactory:
     ) -> Engine:
         """Returns a new engine with `drafters`, followed by the draft model and by shared layers if asked for.
 
-        `draft_length` limits the texts of the draft model. `target` replaces the tiny target. With `costs` the engine
-        plans by these costs.
+        `draft_length` limits the texts of the draft model. `has_grammar` adds the drafter of what constraints force.
+        `target` replaces the tiny target. With `costs` the engine plans by these costs.
         """
         defaults = {"context_window_size": CONTEXT_SIZE, "num_speculative_tokens": window, "prefill_chunk_size": 32}
         samplers: dict = {}
         drawer = Drawer(self.sampler, self.vocab_size)
+        if has_grammar:
+            drafters = (*drafters, GrammarDrafter(samplers))
         if has_draft_model:
             model = DraftModelDrafter(
                 self.draft, samplers, drawer, num_blocks=num_blocks, max_length=draft_length, has_prefix_cache=True

@@ -133,7 +133,7 @@ def draft_options(
         str | None,
         typer.Option(
             help=f"Names joined by commas ({', '.join(built_in_names())}, or another package's), or none; default: "
-            "suffix, draft-model if there is a draft model, and shared-layers if --shared-layers is given."
+            "suffix, grammar, draft-model if there is a draft model, and shared-layers if --shared-layers is given."
         ),
     ] = None,
     shared_layers: Annotated[
@@ -209,10 +209,28 @@ def server_options(
     served_model_name: Annotated[
         str | None, typer.Option(help="Name by which clients ask for the model; default: the model's own name.")
     ] = None,
+    tool_format: Annotated[
+        str | None,
+        typer.Option(
+            help="Format of the model's tool calls: hermes, qwen3-coder, llama3 or mistral; default: as its template "
+            "shows."
+        ),
+    ] = None,
+    reasoning_format: Annotated[
+        str | None,
+        typer.Option(help="auto (reasoning in a field of its own) or none (within the content); default: auto."),
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="Format of the log: plain or json.")] = None,
 ) -> dict[str, object]:
     """Returns the settings of the server; None marks an option that was not given."""
-    return {"host": host, "port": port, "served_model_name": served_model_name, "log_format": log_format}
+    return {
+        "host": host,
+        "port": port,
+        "served_model_name": served_model_name,
+        "tool_format": tool_format,
+        "reasoning_format": reasoning_format,
+        "log_format": log_format,
+    }
 
 
 SERVE_OPTIONS = (model_options, draft_options, limit_options, batch_options, server_options)

@@ -131,6 +131,8 @@ class ServerConfig(_Section):
     requests of an engine that wait for their first token. `ready_timeout_s` is how long a request waits for an engine
     that is starting. An engine that sends nothing for `engine_timeout_s` is killed and started again; this must be
     longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal.
+    `tool_format` names the format of the model's tool calls (None: the one that its chat template shows). With
+    `reasoning_format` `auto`, responses have the model's reasoning in a field of its own; with `none`, in the content.
     """
 
     host: str = Field(default="127.0.0.1", min_length=1)
@@ -141,4 +143,6 @@ class ServerConfig(_Section):
     ready_timeout_s: float = Field(default=60.0, gt=0)
     engine_timeout_s: float = Field(default=600.0, gt=0)
     shutdown_grace_s: float = Field(default=5.0, ge=0)
+    tool_format: str | None = Field(default=None, min_length=1)
+    reasoning_format: Literal["auto", "none"] = "auto"
     log_format: Literal["plain", "json"] = "plain"

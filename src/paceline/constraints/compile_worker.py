@@ -48,8 +48,6 @@ def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     tokenizer = LLTokenizer(TokenizerWrapper(_Bytes()))
     threading.stack_size(_STACK_BYTES)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)  # its default action ends the process
         thread = threading.Thread(target=_answer, args=[tokenizer, line])

@@ -24,6 +24,7 @@ JSON_FORM: Mapping[str, object] = MappingProxyType(
 MAX_SOURCE_CHARACTERS = 2**18
 
 Grammar = dict[str, Any]  # one entry of the list `grammars` of llguidance
+Grammars = list[Grammar]  # the first is where the output begins
 
 
 def guidance_grammar(constraint: Constraint) -> str:
@@ -37,10 +38,13 @@ def guidance_grammar(constraint: Constraint) -> str:
     if write is None:
         raise refusal(constraint, f"{constraint.kind!r} is not one of the known kinds: {', '.join(_WRITERS)}")
     try:
-        own = write(constraint.source)
-    except (ValueError, RecursionError) as error:
-        raise refusal(constraint, str(error) or "it is nested too deeply") from error
-    grammars = [own] if constraint.preface is None else [_with_preface(constraint.preface), {"name": "form", **own}]
+        grammars = write(constraint.source)
+    except RecursionError as error:
+        raise refusal(constraint, "it is nested too deeply") from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise refusal(constraint, str(error)) from error
+    if constraint.preface is not None:
+        grammars = [_preface(constraint.preface), *_named("form", grammars)]
     return json.dumps({"grammars": grammars})
 
 
@@ -51,7 +55,13 @@ def refusal(constraint: Constraint, reason: str) -> InvalidRequestError:
     )
 
 
-def _with_preface(preface: Preface) -> Grammar:
+def _named(name: str, grammars: Grammars) -> Grammars:
+    """Returns the grammars with this name for the first, by which other grammars refer to it."""
+    first, *others = grammars
+    return [{**first, "name": name}, *others]
+
+
+def _preface(preface: Preface) -> Grammar:
     """Returns the grammar of free text that ends with `preface.end`, of some white space, and of the form after it."""
     begin = "" if preface.is_open else json.dumps(preface.begin)
     lines = [
@@ -62,15 +72,15 @@ def _with_preface(preface: Preface) -> Grammar:
     return {"lark_grammar": "\n".join(lines)}
 
 
-def _json_schema(source: str) -> Grammar:
+def _json_schema(source: str) -> Grammars:
     return _schema_grammar(source, is_lenient=False)
 
 
-def _lenient_json_schema(source: str) -> Grammar:
+def _lenient_json_schema(source: str) -> Grammars:
     return _schema_grammar(source, is_lenient=True)
 
 
-def _schema_grammar(source: str, *, is_lenient: bool) -> Grammar:
+def _schema_grammar(source: str, *, is_lenient: bool) -> Grammars:
     schema = json.loads(source)
     if schema is True:
         schema = {}
@@ -78,30 +88,38 @@ def _schema_grammar(source: str, *, is_lenient: bool) -> Grammar:
         raise ValueError("a schema must be a json object")
     own = schema.get("x-guidance")
     options = {**(own if isinstance(own, dict) else {}), **JSON_FORM, "lenient": is_lenient, "coerce_one_of": True}
-    return {"json_schema": {**schema, "x-guidance": options}}
+    return [{"json_schema": {**schema, "x-guidance": options}}]
 
 
-def _regex(source: str) -> Grammar:
-    return {"lark_grammar": f"start: FORM\nFORM: /{_escaped_slashes(source)}/"}
+def _regex(source: str) -> Grammars:
+    return _lark(f"start: FORM\nFORM: /{_escaped_slashes(source)}/")
 
 
-def _lark(source: str) -> Grammar:
-    return {"lark_grammar": source}
+def _lark(source: str) -> Grammars:
+    return [{"lark_grammar": source}]
 
 
-def _grammar(source: str) -> Grammar:
+def _grammar(source: str) -> Grammars:
     """Takes Lark, or GBNF, which `llguidance` converts."""
     try:
-        return {"lark_grammar": any_to_lark(source)}
+        return _lark(any_to_lark(source))
     except Exception as error:  # the converter raises errors of several kinds
         raise ValueError(f"the grammar is neither lark nor gbnf: {error}") from error
 
 
-def _choice(source: str) -> Grammar:
+def _choice(source: str) -> Grammars:
     choices = json.loads(source)
     if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
         raise ValueError("it must be a list of texts that are not empty")
-    return {"lark_grammar": f"start: {' | '.join(json.dumps(one) for one in dict.fromkeys(choices))}"}
+    return _lark(f"start: {' | '.join(json.dumps(one) for one in dict.fromkeys(choices))}")
+
+
+def _any_of(source: str) -> Grammars:
+    """Takes a JSON list of objects with `kind` and `source`; the output has one of these forms."""
+    forms = [_WRITERS[form["kind"]](form["source"]) for form in json.loads(source)]
+    names = [f"form_{number}" for number in range(len(forms))]
+    first = _lark(f"start: {' | '.join(f'@{name}' for name in names)}")
+    return [*first, *(one for name, form in zip(names, forms, strict=True) for one in _named(name, form))]
 
 
 def _escaped_slashes(pattern: str) -> str:
@@ -114,7 +132,7 @@ def _escaped_slashes(pattern: str) -> str:
     return written
 
 
-_WRITERS: Mapping[str, Callable[[str], Grammar]] = MappingProxyType(
+_WRITERS: Mapping[str, Callable[[str], Grammars]] = MappingProxyType(
     {
         "json_schema": _json_schema,
         "lenient_json_schema": _lenient_json_schema,
@@ -122,6 +140,7 @@ _WRITERS: Mapping[str, Callable[[str], Grammar]] = MappingProxyType(
         "lark": _lark,
         "grammar": _grammar,
         "choice": _choice,
+        "any_of": _any_of,
     }
 )
 CONSTRAINT_KINDS = tuple(_WRITERS)

@@ -26,6 +26,9 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     accepted. `num_sequence_steps` counts one for each sequence that is sampled in a step, and `num_decoded_tokens` the
     tokens that these committed. `num_drafts_per_size[n]` splits the former by the size n of the draft, which may be 0.
 
+    `num_masks` counts the masks of constraints, `mask_s` is the time that they took, and `masked_step_s` is the time of
+    the steps that had masks.
+
     `decoding_s` is the time of steps that could draft. `wasted_s` is the cost of drafts without an accepted token.
     `lost_s` sums, over ended sequences, how much drafters cost more than they saved. `plain_s` is the time that plain
     decoding is predicted to take for what took `compared_s`. The last four are 0 without a cost model.
@@ -46,6 +49,9 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_drafts_per_size: tuple[int, ...] = ()
     num_sequence_steps: int = 0
     num_decoded_tokens: int = 0
+    num_masks: int = 0
+    mask_s: float = 0.0
+    masked_step_s: float = 0.0
     decoding_s: float = 0.0
     wasted_s: float = 0.0
     lost_s: float = 0.0

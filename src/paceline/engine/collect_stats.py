@@ -5,11 +5,12 @@ from __future__ import annotations
 from paceline.controller.accounting import SpeculationTimes
 from paceline.core import EngineStats
 from paceline.engine.acceptance_stats import AcceptanceStats
+from paceline.engine.mask_times import MaskTimes
 from paceline.engine.scheduler import Scheduler
 
 
 def collect_stats(
-    scheduler: Scheduler, acceptance: AcceptanceStats, times: SpeculationTimes, num_steps: int
+    scheduler: Scheduler, acceptance: AcceptanceStats, masks: MaskTimes, times: SpeculationTimes, num_steps: int
 ) -> EngineStats:
     """Returns the current gauges, and the counters since the start."""
     counters, total = scheduler.counters, acceptance.total
@@ -29,6 +30,9 @@ def collect_stats(
         num_drafts_per_size=tuple(acceptance.num_per_size),
         num_sequence_steps=acceptance.num_verdicts,
         num_decoded_tokens=acceptance.num_committed,
+        num_masks=masks.num_masks,
+        mask_s=masks.mask_s,
+        masked_step_s=masks.step_s,
         decoding_s=times.step_s,
         wasted_s=times.wasted_s,
         lost_s=times.lost_s,

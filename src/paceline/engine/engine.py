@@ -34,6 +34,7 @@ from paceline.engine.commit import Commit
 from paceline.engine.completion import Completion
 from paceline.engine.drafter_group import DrafterGroup
 from paceline.engine.local_requests import LocalRequests
+from paceline.engine.mask_times import MaskTimes
 from paceline.engine.parts import EngineParts
 from paceline.engine.request_state import RequestState
 from paceline.engine.scheduler import Scheduler, StepLimits
@@ -72,6 +73,7 @@ class Engine:
             parts.target.config.vocab_size, context_window_size(config, parts.target.config), frozenset(names)
         )
         self._acceptance = AcceptanceStats()
+        self._mask_times = MaskTimes()
         self._scheduler = _build_scheduler(config, parts, self._limits.context_window_size)
         self._drafters = DrafterGroup(parts.drafters, self._limits.vocab_size)
         self._constraints = Constraints(parts.constraints, parts.tokenizer)
@@ -82,6 +84,7 @@ class Engine:
             target=parts.target,
             verifier=parts.verifier or Verifier(parts.sampler),
             acceptance=self._acceptance,
+            mask_times=self._mask_times,
             vocab_size=self._limits.vocab_size,
         )
         self._states: dict[str, RequestState] = {}
@@ -210,7 +213,8 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Returns the current gauges, and the counters since the start."""
-        return collect_stats(self._scheduler, self._acceptance, self._parts.controller.times, self._num_steps)
+        times = self._parts.controller.times
+        return collect_stats(self._scheduler, self._acceptance, self._mask_times, times, self._num_steps)
 
     def clear_prefix_cache(self) -> None:
         """Forgets all cached prefixes; running requests keep their blocks."""

@@ -15,6 +15,7 @@ from paceline.engine.acceptance_stats import AcceptanceStats
 from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.commit import Commit
 from paceline.engine.drafter_group import EMPTY_DRAFT, DrafterGroup, DraftingCosts
+from paceline.engine.mask_times import MaskTimes
 from paceline.engine.scheduler import Schedule, Scheduler
 from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
@@ -29,6 +30,7 @@ class Stepper:
     target: Model
     verifier: Verifier
     acceptance: AcceptanceStats
+    mask_times: MaskTimes
     vocab_size: int
 
     def step(self) -> list[Commit]:
@@ -42,11 +44,15 @@ class Stepper:
         drafting = self._draft(schedule)
         drafts = drafting.of_all(schedule)
         step_batch = build_batch(schedule.scheduled, drafts, self.target.kv.block_size)
+        before_masks_s = time.perf_counter()
         checks = self._prepare_checks(schedule, drafts)
+        mask_s = time.perf_counter() - before_masks_s
         logits = self.target.forward(step_batch.batch)
         verdicts = self.verifier.verify(checks, logits, step_batch.first_logit_rows)
         commits = self._commit(schedule, verdicts)
-        self._observe(schedule, drafting, verdicts, time.perf_counter() - start_s)
+        step_s = time.perf_counter() - start_s
+        self.mask_times.add(checks.masks, mask_s, step_s)
+        self._observe(schedule, drafting, verdicts, step_s)
         return commits
 
     def _draft(self, schedule: Schedule) -> _Drafting:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from paceline.core import FinishReason, Output, SpeculationStats
 from paceline.gateway.logprob_places import LogprobPlacer, PlacedLogprob
+from paceline.gateway.parsing.answer_parser import AnswerParser
+from paceline.gateway.parsing.events import Part, merged
+from paceline.gateway.parsing.message import Message
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,13 +19,16 @@ class Choice:
 
     A stream has already sent the first `num_sent` characters of `text` and the first `num_logprobs_sent` entries of
     `logprobs`. `is_first` marks the first choice of a prompt. `placer` is None if the call asks for no
-    log-probabilities.
+    log-probabilities. For a chat, `parser` turns the text into `message`; `new_parts` were not sent yet.
     """
 
     index: int
     is_first: bool
     num_prompt_tokens: int
     placer: LogprobPlacer | None = None
+    parser: AnswerParser | None = None
+    message: Message = field(default_factory=Message)
+    new_parts: list[Part] = field(default_factory=list)
     text: str = ""
     num_sent: int = 0
     num_tokens: int = 0
@@ -41,11 +47,27 @@ class Choice:
         self.speculation = output.speculation
         if self.placer is not None:
             self.logprobs += self.placer.add(output)
+        if self.parser is not None:
+            parts = self.parser.push(output.text)
+            if output.finish_reason is not None:
+                parts += self.parser.finish()
+            self.message.add(parts)
+            self.new_parts += parts
 
     @property
     def has_logprobs(self) -> bool:
         """Whether the client asked for log-probabilities."""
         return self.placer is not None
+
+    @property
+    def has_stopped_to_call(self) -> bool:
+        """Whether the model has ended the answer with tool calls."""
+        return self.finish_reason is FinishReason.STOP and bool(self.message.calls)
+
+    def take_parts(self) -> list[Part]:
+        """Returns the parts of the message that were not sent yet, and marks them as sent."""
+        parts, self.new_parts = merged(self.new_parts), []
+        return parts
 
     def take_text(self) -> str:
         """Returns the text that was not sent yet, and marks it as sent."""

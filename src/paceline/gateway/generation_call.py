@@ -7,15 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.core import Constraint, SamplingParams, SpeculationParams
+from paceline.gateway.parsing.tools import Tool, ToolChoice
 from paceline.gateway.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Messages for the model's chat template, and the template variables that the client sets."""
+    """Messages for the model's chat template, the template variables that the client sets, and the tools that the model
+    may or must call."""
 
     messages: Sequence[Mapping[str, object]]
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+
+    @property
+    def allowed_tools(self) -> list[Tool]:
+        """The tools that the model may call."""
+        return self.tool_choice.allowed(self.tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

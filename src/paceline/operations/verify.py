@@ -30,6 +30,7 @@ from paceline.engine.capacity import context_window_size, num_blocks_for
 from paceline.engine.verifier import Checks, Verifier
 from paceline.machine.cores import num_usable_cores
 from paceline.operations.verify_plan import (
+    FORM,
     NUM_RAW_PROMPTS,
     PROMPTS,
     Machine,
@@ -224,13 +225,16 @@ class Verification:
         )
 
     def _requests(self, variant: Variant) -> Iterator[Request]:
-        """Yields two requests for each prompt: a greedy one, and a sampled one with the prompt's own seed."""
+        """Yields three requests for each prompt: a greedy one, a sampled one with the prompt's own seed, and one whose
+        answer is JSON."""
+        samplings = (("greedy", _GREEDY, None), ("sampled", _SAMPLED, None), ("constrained", _SAMPLED, FORM))
         for index, token_ids in enumerate(self._prompts[: variant.num_prompts]):
-            for name, sampling in (("greedy", _GREEDY), ("sampled", _SAMPLED)):
+            for name, sampling, constraint in samplings:
                 yield Request(
                     request_id=f"{index} {name}",
                     prompt_token_ids=token_ids,
                     sampling=structs.replace(sampling, max_tokens=variant.num_tokens, seed=index + 1),
+                    constraint=constraint,
                 )
 
     def _first_difference(

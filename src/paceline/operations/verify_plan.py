@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from paceline.controller import DrafterCosts, RowTable, StepCosts
+from paceline.core import Constraint
 from paceline.drafters import find_drafter_kind
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -44,6 +45,15 @@ PROMPTS = (
     "Explique en une phrase ce qu'est un arbre binaire, puis 用一句话解释什么是哈希表。",
     "What should I look at when I choose a used bicycle?",
 )
+
+
+FORM = Constraint(
+    kind="json_schema",
+    source='{"type": "object", "properties": {"title": {"type": "string", "maxLength": 40}, "items": {"type": "array", '
+    '"items": {"type": "string", "maxLength": 20}, "maxItems": 4}}, "required": ["title", "items"], '
+    '"additionalProperties": false}',
+)
+"""The form of the constrained answers."""
 
 
 class Scope(enum.StrEnum):

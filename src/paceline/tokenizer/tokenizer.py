@@ -55,6 +55,7 @@ class Tokenizer:
         self._is_byte_level = vocabulary.kind is TokenizerKind.BYTE_LEVEL
         self._token_types = vocabulary.token_types.tobytes() + bytes([TokenType.UNUSED]) * num_padding
         self._bytes_by_character = bytes_by_character()
+        self._marker_ids = vocabulary.marker_ids
         self._user_defined = _tokens_of_types(vocabulary, TokenType.USER_DEFINED)
         self._all_special = _tokens_of_types(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
         self._chat_templates = ChatTemplates(vocabulary)
@@ -184,9 +185,11 @@ class Tokenizer:
         return self._spelled_bytes(token) if self._is_byte_level else token.replace(_SPACE, " ").encode()
 
     def text_bytes(self, token_id: int) -> bytes:
-        """Returns what the token adds to an output's text: nothing for control, unknown, unused and padding tokens."""
+        """Returns what the token adds to an output's text: nothing for control, unknown, unused and padding tokens,
+        except for those that mark reasoning and tool calls."""
         token = self.token_bytes(token_id)
-        return token if self._token_types[token_id] in _TYPES_WITH_TEXT else b""
+        has_text = self._token_types[token_id] in _TYPES_WITH_TEXT or token_id in self._marker_ids
+        return token if has_text else b""
 
     def render_chat(
         self,

@@ -30,6 +30,12 @@ class TokenizerKind(enum.StrEnum):
     SENTENCE_PIECE = "llama"
 
 
+_MARKER_TEXTS = (
+    *("<think>", "</think>", "[THINK]", "[/THINK]"),
+    *("<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
+)
+
+
 class TokenType(enum.IntEnum):
     """The types of tokens, with GGUF's numbers."""
 
@@ -47,8 +53,9 @@ class Vocabulary:
     """Tokens by id with their types (uint8 [vocab_size]), and the options of the tokenizer.
 
     `pre_tokenizer` and `merges` (lines "left right", best first) belong to byte-level tokenizers, `scores` (float32
-    [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None. `tool_template` is
-    the chat template for chats with tools where the file has another one for them.
+    [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None. `marker_ids` are
+    the tokens that mark reasoning and tool calls; they have text, which a parser reads, even if they are control
+    tokens. `tool_template` is the chat template for chats with tools where the file has another one for them.
     """
 
     kind: TokenizerKind
@@ -61,6 +68,7 @@ class Vocabulary:
     eos_token_id: int | None
     unknown_token_id: int | None
     eos_token_ids: frozenset[int]
+    marker_ids: frozenset[int]
     leading_token_ids: tuple[int, ...]
     trailing_token_ids: tuple[int, ...]
     has_space_prefix: bool
@@ -112,6 +120,7 @@ class _Reader:
             eos_token_id=eos_token_id,
             unknown_token_id=self._token_id("unknown_token_id", default=None if self._is_byte_level else 0),
             eos_token_ids=eos_token_ids,
+            marker_ids=frozenset(ids_by_text[text] for text in _MARKER_TEXTS if text in ids_by_text),
             leading_token_ids=self._added("bos", bos_token_id, default=adds_bos),
             trailing_token_ids=self._added("eos", eos_token_id, default=False),
             has_space_prefix=not self._is_byte_level and self._flag("add_space_prefix", default=True),

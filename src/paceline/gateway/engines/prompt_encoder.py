@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.gateway.generation_call import Chat
+from paceline.gateway.parsing.tools import Tool
 from paceline.machine.cores import num_usable_cores
 from paceline.sampling.parameters import check_token_ids
 from paceline.sampling.request_check import check_room, overflow
@@ -25,6 +27,14 @@ from paceline.tokenizer import MAX_TEMPLATE_PROCESSES, Tokenizer
 _SMALL_BODY_BYTES = 4096
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A chat as the model's template writes it, as text and as token ids."""
+
+    text: str
+    token_ids: list[int]
 
 
 class PromptEncoder:
@@ -49,15 +59,15 @@ class PromptEncoder:
         """Returns the tokenizer as soon as it is loaded."""
         return await asyncio.shield(self._tokenizer)
 
-    async def encode_chat(self, chat: Chat, model: ModelInfo, size_bytes: int) -> list[int]:
-        """Returns the token ids of the rendered chat.
+    async def encode_chat(self, chat: Chat, model: ModelInfo, size_bytes: int) -> RenderedChat:
+        """Returns the rendered chat with its token ids.
 
         Raises InvalidRequestError if the template refuses the chat, or `check_prompt` the token ids.
         """
         tokenizer = await self.tokenizer()
         render = partial(_render_chat, tokenizer, chat)
         text = await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
-        return await self._run(partial(_encode_rendered, tokenizer, text, model), size_bytes)
+        return RenderedChat(text, await self._run(partial(_encode_rendered, tokenizer, text, model), size_bytes))
 
     async def encode_prompts(
         self, prompts: Sequence[str | list[int]], model: ModelInfo, size_bytes: int
@@ -111,7 +121,14 @@ def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
 
 
 def _render_chat(tokenizer: Tokenizer, chat: Chat) -> str:
-    return tokenizer.render_chat(chat.messages, **chat.template_options)
+    tools = [_template_tool(tool) for tool in chat.allowed_tools]
+    return tokenizer.render_chat(chat.messages, tools or None, **chat.template_options)
+
+
+def _template_tool(tool: Tool) -> dict[str, object]:
+    """Returns the tool in OpenAI's form, for which templates are written."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
 
 
 def _encode_rendered(tokenizer: Tokenizer, text: str, model: ModelInfo) -> list[int]:

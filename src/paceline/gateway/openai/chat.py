@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.http.event_stream import Chunk, Chunks, EventStream
+from paceline.gateway.openai.chat_message import CallNames, delta_of, message_of
 from paceline.gateway.openai.generation_call import Arrival, chat_call
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
@@ -21,23 +23,25 @@ from paceline.gateway.service import GenerationService
 async def create_chat_completion(service: GenerationService, body: ChatCompletionRequest, arrival: Arrival) -> Response:
     """Answers a checked request; raises what `GenerationService.begin` raises."""
     answer = await service.begin(chat_call(body, arrival))
+    names = CallNames.FUNCTIONS if body.functions else CallNames.TOOLS
     if body.stream:
-        return await EventStream.begin(_chunks(answer, body))
+        return await EventStream.begin(_chunks(answer, body, names))
     await answer.complete()
-    return await whole_response(answer, "chat.completion", _response_choice)
+    return await whole_response(answer, "chat.completion", partial(_response_choice, names=names))
 
 
-def _response_choice(choice: Choice) -> dict[str, Any]:
+def _response_choice(choice: Choice, names: CallNames) -> dict[str, Any]:
     return {
         "index": choice.index,
-        "message": {"role": "assistant", "content": choice.text, "refusal": None},
+        "message": message_of(choice.message, names),
         "logprobs": chat_logprobs(choice.logprobs) if choice.has_logprobs else None,
-        "finish_reason": choice.finish_reason,
+        "finish_reason": _finish_reason(choice, names),
     }
 
 
-async def _chunks(answer: Answer, body: ChatCompletionRequest) -> Chunks:
-    """Yields for each choice a chunk with the role, chunks of text, and one with the finish reason; usage is last."""
+async def _chunks(answer: Answer, body: ChatCompletionRequest, names: CallNames) -> Chunks:
+    """Yields for each choice a chunk with the role, chunks with parts of the message, and one with the finish reason;
+    usage is last."""
     usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = envelope_of(answer, "chat.completion.chunk")
     begun: set[int] = set()
@@ -47,20 +51,29 @@ async def _chunks(answer: Answer, body: ChatCompletionRequest) -> Chunks:
                 begun.add(choice.index)
                 first = _delta(choice, {"role": "assistant", "content": ""})
                 yield {**envelope, "choices": [first], **usage.field(choice, 0)}
-            for parts in _news(choice):
+            for parts in _news(choice, names):
                 yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}
     if body.has_usage_chunk:
         yield {**envelope, "choices": [], **totals_of(answer)}
 
 
-def _news(choice: Choice) -> Iterator[Chunk]:
-    text, new = choice.take_text(), choice.take_logprobs()
-    if text or new:
-        yield {"choices": [_delta(choice, {"content": text}, chat_logprobs(new) if new else None)]}
+def _news(choice: Choice, names: CallNames) -> Iterator[Chunk]:
+    """Yields a chunk for each new part. The first one has the new log-probabilities, which may also come alone."""
+    new = choice.take_logprobs()
+    logprobs = chat_logprobs(new) if new else None
+    for part in choice.take_parts():
+        yield {"choices": [_delta(choice, delta_of(part, choice.message, names), logprobs)]}
+        logprobs = None
+    if logprobs is not None:
+        yield {"choices": [_delta(choice, {"content": ""}, logprobs)]}
     if choice.finish_reason is not None:
-        last = {**_delta(choice, {}), "finish_reason": choice.finish_reason}
+        last = {**_delta(choice, {}), "finish_reason": _finish_reason(choice, names)}
         yield {"choices": [last], "speculation": speculation_of([choice])}
 
 
-def _delta(choice: Choice, delta: dict[str, str], logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+def _finish_reason(choice: Choice, names: CallNames) -> str | None:
+    return names.finish_reason if choice.has_stopped_to_call else choice.finish_reason
+
+
+def _delta(choice: Choice, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": None}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paceline.core import SamplingParams, SpeculationParams
 from paceline.gateway.generation_call import Chat, GenerationCall
-from paceline.gateway.openai.schema import ChatCompletionRequest, ChatMessage, CompletionRequest
+from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
 from paceline.gateway.principal import Principal
 
 GenerationBody = ChatCompletionRequest | CompletionRequest
@@ -24,8 +24,12 @@ class Arrival:
 
 def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
     """Returns the call for POST /v1/chat/completions."""
-    messages = [_template_message(message) for message in body.messages]
-    chat = Chat(messages, body.chat_template_kwargs or {})
+    chat = Chat(
+        [message.template_message() for message in body.messages],
+        {**_effort(body), **(body.chat_template_kwargs or {})},
+        body.all_tools,
+        body.all_tool_choice,
+    )
     return _call(body, arrival, "chatcmpl", chat, echo=False)
 
 
@@ -44,6 +48,7 @@ def _call(
         num_choices=body.num_choices,
         sampling=_sampling(body),
         speculation=_speculation(body),
+        constraint=body.constraint,
         echo=echo,
         principal=arrival.principal,
         arrival_s=arrival.time_s,
@@ -51,17 +56,13 @@ def _call(
     )
 
 
-def _template_message(message: ChatMessage) -> dict[str, object]:
-    """Returns the message for the template; the value None marks an absent field."""
-    return {
-        "role": "system" if message.role == "developer" else message.role,
-        "content": message.content,
-        "name": message.name,
-        "tool_call_id": message.tool_call_id,
-        "reasoning_content": message.reasoning_content,
-        "reasoning": message.reasoning,
-        "thinking": message.thinking,
-    }
+def _effort(body: ChatCompletionRequest) -> dict[str, object]:
+    """Returns the template variables for the effort of reasoning; templates that do not know them ignore them."""
+    if body.reasoning_effort is None:
+        return {}
+    return {"reasoning_effort": body.reasoning_effort} | (
+        {"enable_thinking": False} if body.reasoning_effort == "none" else {}
+    )
 
 
 def _sampling(body: GenerationBody) -> SamplingParams:

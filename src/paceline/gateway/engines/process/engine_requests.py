@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from paceline.core import Request, SamplingParams
+from paceline.core import Constraint, Request, SamplingParams
 from paceline.gateway.generation_call import GenerationCall
 
 _SEED_BITS = 64
 
 
-def engine_requests(call: GenerationCall, prompts: Sequence[list[int]]) -> list[Request]:
+def engine_requests(call: GenerationCall, prompts: Sequence[list[int]], constraint: Constraint | None) -> list[Request]:
     """Returns a request for each choice of each prompt, in the order of the choices' indices.
 
     If the call has no seed, each prompt gets its own random seed, which its choices share.
@@ -29,7 +29,7 @@ def engine_requests(call: GenerationCall, prompts: Sequence[list[int]]) -> list[
                 choice_index=choice,
                 speculation=call.speculation,
                 tenant=call.principal.tenant,
-                constraint=call.constraint,
+                constraint=constraint,
             )
             for choice in range(call.num_choices)
         ]

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 
 from paceline.core import Request
-from paceline.core.messages import ModelInfo
 from paceline.gateway.answer import Answer, Choice
+from paceline.gateway.engines.call_preparer import CallPreparer, PreparedCall
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.engine_requests import engine_requests
 from paceline.gateway.engines.process.supervisor import Supervisor
-from paceline.gateway.engines.prompt_encoder import PromptEncoder, check_num_messages
+from paceline.gateway.engines.prompt_encoder import check_num_messages
 from paceline.gateway.errors import ShuttingDownError
 from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.logprob_places import LogprobPlacer
@@ -20,7 +20,7 @@ from paceline.tokenizer import Tokenizer
 
 
 class ProcessReplica:
-    """Renders and tokenizes prompts in the gateway, and has the engine process generate."""
+    """Prepares calls in the gateway, and has the engine process generate."""
 
     def __init__(
         self,
@@ -28,21 +28,21 @@ class ProcessReplica:
         *,
         served_name: str,
         own_model_name: str,
-        encoder: PromptEncoder,
+        preparer: CallPreparer,
         client: EngineClient,
         supervisor: Supervisor,
     ) -> None:
         self.name = name
         self.served_name = served_name
         self.model_names = frozenset({served_name, own_model_name})
-        self._encoder = encoder
+        self._preparer = preparer
         self._client = client
         self._supervisor = supervisor
 
     @property
     def is_ready(self) -> bool:
         """Whether the tokenizer is loaded and the engine is ready."""
-        return self._client.is_ready and self._encoder.is_ready
+        return self._client.is_ready and self._preparer.encoder.is_ready
 
     @property
     def num_outstanding(self) -> int:
@@ -61,16 +61,15 @@ class ProcessReplica:
         if isinstance(call.input, Chat):
             check_num_messages(len(call.input.messages), model)
         with self._client.preparing(call.num_requests):
-            prompts = await self._prompts(call, model)
-            texts = await self._echoed(call)
-        requests = engine_requests(call, prompts)
-        tokenizer = await self._encoder.tokenizer()
+            prepared = await self._preparer.prepare(call, model)
+        requests = engine_requests(call, prepared.prompts, prepared.constraint)
+        tokenizer = await self._preparer.encoder.tokenizer()
         outputs = await self._client.submit(requests, call.arrival_s)
         return Answer(
             call_id=call.call_id,
             created_s=int(time.time()),
             model_name=self.served_name,
-            choices=_choices(requests, tokenizer, texts, call.num_choices),
+            choices=_choices(requests, tokenizer, prepared, call.num_choices),
             outputs=outputs,
         )
 
@@ -84,7 +83,7 @@ class ProcessReplica:
 
     async def wait_ready(self) -> None:
         """Returns when tokenizer and engine are ready; raises if the tokenizer cannot be loaded."""
-        await self._encoder.tokenizer()
+        await self._preparer.encoder.tokenizer()
         await self._client.wait_attached()
 
     def close(self) -> None:
@@ -98,22 +97,13 @@ class ProcessReplica:
     def end(self) -> None:
         """Fails the requests that the engine still holds, with ShuttingDownError."""
         self._client.detach(ShuttingDownError())
-
-    async def _prompts(self, call: GenerationCall, model: ModelInfo) -> list[list[int]]:
-        if isinstance(call.input, Chat):
-            return [await self._encoder.encode_chat(call.input, model, call.size_bytes)]
-        return await self._encoder.encode_prompts(call.input, model, call.size_bytes)
-
-    async def _echoed(self, call: GenerationCall) -> list[str] | None:
-        if isinstance(call.input, Chat) or not call.echo:
-            return None
-        return await self._encoder.texts_of(call.input, call.size_bytes)
+        self._preparer.close()
 
 
 def _choices(
-    requests: Sequence[Request], tokenizer: Tokenizer, texts: Sequence[str] | None, num_choices: int
+    requests: Sequence[Request], tokenizer: Tokenizer, prepared: PreparedCall, num_choices: int
 ) -> list[Choice]:
-    """Returns a choice for each request, in order. If `texts` is given, each choice begins with its prompt's text."""
+    """Returns a choice for each request, in order. Each begins with its prompt's text if that is to be echoed."""
     return [
         Choice(
             index=index,
@@ -122,7 +112,8 @@ def _choices(
             placer=None
             if request.sampling.num_logprobs is None
             else LogprobPlacer(tokenizer, request.prompt_token_ids),
-            text=texts[index // num_choices] if texts else "",
+            text=prepared.echoed[index // num_choices] if prepared.echoed else "",
+            parser=prepared.new_parser() if prepared.new_parser else None,
         )
         for index, request in enumerate(requests)
     ]

@@ -1,4 +1,4 @@
-"""Creates the replicas of a server: an engine process for each `EngineConfig`, an encoder for each model file."""
+"""Creates the replicas of a server: an engine process for each `EngineConfig`, a `CallPreparer` for each model file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 from paceline.checkpoint import ResolvedModel
 from paceline.config import EngineConfig, ServerConfig
 from paceline.core.errors import UsageError
+from paceline.gateway.engines.call_preparer import CallPreparer
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.replica import ProcessReplica
 from paceline.gateway.engines.process.supervisor import Supervisor
 from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
+from paceline.gateway.parsing.formats.registry import find_format, format_names
 from paceline.observability import StatusBoard
 from paceline.observability.status_board import EngineAdded
 
@@ -29,17 +31,20 @@ def create_replicas(
     """Returns a replica for each engine, named 0, 1 and so on. Their engines start when `run` is called.
 
     It needs a running event loop. Raises UsageError if the path of `socket_dir` is too long for sockets, or if engines
-    with the same model name would give different texts.
+    with the same model name would give different texts, or if the settings name an unknown format of tool calls.
     """
+    if config.tool_format is not None and find_format(config.tool_format) is None:
+        known = ", ".join(format_names())
+        raise UsageError(f"there is no tool format {config.tool_format!r}; choose from {known}")
     if len(os.fsencode(socket_dir)) > _MAX_SOCKET_DIR_LENGTH:
         raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter path")
     _check_names(engines, config)
-    encoders: dict[Path, PromptEncoder] = {}
+    preparers: dict[Path, CallPreparer] = {}
     replicas: list[ProcessReplica] = []
     for number, (engine_config, resolved) in enumerate(engines):
-        if resolved.path not in encoders:
+        if resolved.path not in preparers:
             loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer, resolved.path))
-            encoders[resolved.path] = PromptEncoder(loading)
+            preparers[resolved.path] = CallPreparer(PromptEncoder(loading), config)
         name, served_name = str(number), config.served_model_name or resolved.name
         board.publish(EngineAdded(name, served_name))
         client = EngineClient(
@@ -58,7 +63,7 @@ def create_replicas(
                 name,
                 served_name=served_name,
                 own_model_name=resolved.name,
-                encoder=encoders[resolved.path],
+                preparer=preparers[resolved.path],
                 client=client,
                 supervisor=supervisor,
             )

@@ -1,0 +1,142 @@
+"""The fields that chat completions and text completions share, and the rule for unknown fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from paceline.core import Constraint, SpeculationMode
+from paceline.gateway.openai.field_types import (
+    Count,
+    LogitBias,
+    PositiveCount,
+    Seed,
+    SignedCount,
+    StopStrings,
+    TopK,
+    only,
+    within,
+)
+from paceline.gateway.openai.form_schema import Choices, ResponseFormat, Strict, field_error
+
+MAX_CHOICES = 128
+MAX_STOP_TOKENS = 1024
+
+
+class StreamOptions(Strict):
+    """Options of a stream. `include_obfuscation` is accepted, but no padding against traffic analysis is added.
+
+    `continuous_usage_stats`, a field of vLLM, puts the usage so far into every chunk if `include_usage` is true too.
+    """
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class SpeculationOptions(Strict):
+    """Paceline's own options: whether to draft, how far and with which drafters. They never change the text."""
+
+    mode: Literal["auto", "off"] = "auto"
+    max_window: Count | None = None
+    drafters: list[str] | None = Field(default=None, fail_fast=True)
+
+    @property
+    def speculation_mode(self) -> SpeculationMode:
+        """The mode as the engine's type."""
+        return SpeculationMode(self.mode)
+
+
+class GenerationFields(Strict):
+    """The fields that chat completions and text completions share."""
+
+    model: str | None = None
+    n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
+    max_tokens: PositiveCount | None = None
+    temperature: float | None = within("temperature")
+    top_p: float | None = within("top_p")
+    presence_penalty: float | None = within("presence_penalty")
+    frequency_penalty: float | None = within("frequency_penalty")
+    logit_bias: LogitBias = Field(default={})
+    seed: Seed = None
+    stop: StopStrings = ()
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
+    # The form of the answer: at most one of these and of a response_format.
+    regex: str | None = Field(default=None, min_length=1)
+    grammar: str | None = Field(default=None, min_length=1)
+    choice: Choices | None = None
+    # vLLM's
+    top_k: TopK = None
+    min_p: float | None = within("min_p")
+    repetition_penalty: float | None = within("repetition_penalty")
+    min_tokens: Count | None = None
+    stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS, fail_fast=True)
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    # Paceline's
+    speculation: SpeculationOptions | None = None
+    # These fields cannot change the text.
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    priority: SignedCount | None = None
+    # These fields ask for what is done anyway; values that would change the text are refused.
+    skip_special_tokens: Annotated[bool | None, only(None, True)] = None
+    spaces_between_special_tokens: bool | None = None
+    use_beam_search: Annotated[bool | None, only(None, False)] = None
+    length_penalty: Annotated[float | None, only(None, 1.0)] = None
+    truncate_prompt_tokens: Annotated[int | None, only(None)] = None
+    prompt_logprobs: Annotated[int | None, only(None)] = None
+    allowed_token_ids: Annotated[list[int] | None, only(None)] = None
+    bad_words: Annotated[list[str] | None, only(None, [])] = None
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise field_error("stream_options", "it is only allowed if stream is true")
+        limit = self.token_limit
+        if limit is not None and (self.min_tokens or 0) > limit:
+            raise field_error("min_tokens", f"it exceeds the limit of {limit} tokens, lower it or raise max_tokens")
+        if len(forms := self._forms()) > 1:
+            raise field_error(forms[1].field, f"{forms[0].field} already sets the form of the answer, send only one")
+        return self
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The form of the answer; None means free text."""
+        return next(iter(self._forms()), None)
+
+    def _forms(self) -> list[Constraint]:
+        forms = [] if self.response_format is None else [self.response_format.constraint]
+        choices = None if self.choice is None else json.dumps(self.choice)
+        for name, source in (("regex", self.regex), ("grammar", self.grammar), ("choice", choices)):
+            forms.append(None if source is None else Constraint(kind=name, source=source, field=name))
+        return [form for form in forms if form is not None]
+
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens to generate; None generates until the context is full."""
+        return self.max_tokens
+
+    @property
+    def num_choices(self) -> int:
+        """The number of choices for each prompt."""
+        return self.n or 1
+
+    @property
+    def has_usage_chunk(self) -> bool:
+        """Whether the stream ends with a chunk that has the usage."""
+        return bool(self.stream_options is not None and self.stream_options.include_usage)
+
+    @property
+    def has_usage_in_chunks(self) -> bool:
+        """Whether every chunk of the stream has the usage so far."""
+        return bool(self.has_usage_chunk and self.stream_options and self.stream_options.continuous_usage_stats)

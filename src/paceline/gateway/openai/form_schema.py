@@ -1,0 +1,77 @@
+"""The form of an answer in request bodies, and the base class of all schemas, which refuses unknown fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from paceline.core import Constraint
+
+_ANY_OBJECT = json.dumps({"type": "object"})
+
+
+def _additional_properties_are_refused(schema: dict[str, Any]) -> None:
+    schema["additionalProperties"] = False
+
+
+class Strict(BaseModel):
+    """Refuses the first unknown field itself: pydantic would report all of them, which takes minutes for a hostile
+    body."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        json_schema_extra=_additional_properties_are_refused,
+    )
+
+    @model_validator(mode="after")
+    def _refuse_unknown_fields(self) -> Self:
+        for name in self.model_extra or ():
+            raise PydanticCustomError("unknown_parameter", "remove it or correct its name", {"field": name})
+        return self
+
+
+class JsonSchemaFormat(Strict):
+    """A JSON schema. With `strict`, a keyword that cannot be enforced is refused; without, it is ignored."""
+
+    name: str = Field(min_length=1, max_length=64)
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Strict):
+    """The form of the answer: free text, any JSON object, or JSON that a schema describes."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> Self:
+        if (self.json_schema is not None) != (self.type == "json_schema"):
+            raise field_error("response_format.json_schema", "it goes with the type json_schema, and only with that")
+        return self
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The constraint on the answer; None means free text."""
+        if self.type == "text":
+            return None
+        if self.json_schema is None:
+            return Constraint(kind="json_schema", source=_ANY_OBJECT, field="response_format")
+        kind = "json_schema" if self.json_schema.strict else "lenient_json_schema"
+        source = json.dumps(self.json_schema.schema_ or {})
+        return Constraint(kind=kind, source=source, field="response_format.json_schema.schema")
+
+
+Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, fail_fast=True)]
+
+
+def field_error(param: str, reason: str) -> PydanticCustomError:
+    """Returns an error about several fields together; pydantic itself would not give it a field's name."""
+    return PydanticCustomError("invalid_value", reason, {"param": param})

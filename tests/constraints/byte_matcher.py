@@ -1,0 +1,47 @@
+"""Reads texts with a constraint byte by byte, as a model with a token for each byte would write them."""
+
+from __future__ import annotations
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from paceline.constraints.grammars import guidance_grammar
+from paceline.core import Constraint
+
+_END = 256
+
+
+class _Bytes:
+    tokens = (*(bytes([value]) for value in range(_END)), b"<end>")
+    eos_token_id = _END
+    bos_token_id = None
+    special_token_ids = (_END,)
+
+    def __call__(self, text: bytes) -> list[int]:
+        return list(text)
+
+
+class ByteMatcher:
+    """A constraint, and how far texts may go in it."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._matcher = LLMatcher(LLTokenizer(TokenizerWrapper(_Bytes())), guidance_grammar(constraint), log_level=0)
+        assert not self._matcher.is_error(), self._matcher.get_error()
+
+    def allows(self, text: str) -> bool:
+        """Returns whether the output may be this text and end there."""
+        matcher = self._matcher.deep_copy()
+        data = list(text.encode())
+        return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
+
+    def num_allowed(self, text: str) -> int:
+        """Returns how many bytes of the text may be written."""
+        return int(self._matcher.deep_copy().try_consume_tokens(list(text.encode())))
+
+    def next_bytes(self, text: str) -> bytes:
+        """Returns the bytes that may follow the text."""
+        matcher = self._matcher.deep_copy()
+        matcher.try_consume_tokens(list(text.encode()))
+        mask = np.zeros(_END // 32 + 1, np.uint32)
+        matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        return bytes(np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:_END]).tolist())
