@@ -30,7 +30,7 @@ from paceline.backends.protocol import BLOCK_SIZE, Backend, KvStore
 from paceline.checkpoint import DEFAULT_MODEL_NAME, GgufFile
 from paceline.config import EngineConfig
 from paceline.core import Batch, Request, SamplingParams
-from paceline.drafters.selection import resolve_pair
+from paceline.drafters.selection import resolve_pair, without_constraint_drafters
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedModel, LoadedPair, build_parts, load_pair
 from paceline.engine.capacity import context_window_size
@@ -292,7 +292,7 @@ def measure_splits(
 ) -> list[StepParts]:
     """Measures plain decoding and all drafters together, for each number of sequences."""
     prompts = text_passages(pair.target.tokenizer, tasks, SPLIT_PROMPT_LENGTH, max(options.sequences))
-    modes: list[tuple[str, ...]] = [(), pair.drafter_names]
+    modes: list[tuple[str, ...]] = [(), without_constraint_drafters(pair.drafter_names)]
     return [
         split_steps(pair, config, drafters, prompts[:num_sequences], options.split_steps)
         for drafters in modes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from paceline.drafters.chains.growing_draft import DraftToken
 from paceline.drafters.draft_model.kind import DraftModelKind
 from paceline.drafters.draft_model.text import MOST_UNREAD, shortened
 from paceline.drafters.protocol import Drafter
+from paceline.drafters.selection import without_constraint_drafters
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs, priced_models
 from paceline.engine.capacity import context_window_size, num_blocks_for
@@ -138,7 +139,9 @@ class Recorder:
     @classmethod
     def load(cls, config: EngineConfig) -> Recorder:
         """Loads the models. Raises what loading models raises."""
-        return cls(config.model_copy(update={"max_batch_size": 1, "has_prefix_cache": False}), load_pair(config))
+        pair = load_pair(config)
+        pair = replace(pair, drafter_names=without_constraint_drafters(pair.drafter_names))
+        return cls(config.model_copy(update={"max_batch_size": 1, "has_prefix_cache": False}), pair)
 
     def record(self, tasks: abc.Sequence[Task], *, max_tokens: int | None = None) -> Trace:
         """Records greedy answers, without answers of one token. Blocks until all are recorded."""

@@ -39,11 +39,11 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("settings", "default_draft", "names"),
     [
-        ({}, None, ("suffix",)),
-        ({}, "small", ("suffix", "draft-model")),
-        ({"draft_model": "mine"}, None, ("suffix", "draft-model")),
-        ({"shared_layers": 3}, None, ("suffix", "shared-layers")),
-        ({"shared_layers": 3}, "small", ("suffix", "shared-layers", "draft-model")),
+        ({}, None, ("suffix", "grammar")),
+        ({}, "small", ("suffix", "grammar", "draft-model")),
+        ({"draft_model": "mine"}, None, ("suffix", "grammar", "draft-model")),
+        ({"shared_layers": 3}, None, ("suffix", "grammar", "shared-layers")),
+        ({"shared_layers": 3}, "small", ("suffix", "grammar", "shared-layers", "draft-model")),
         ({"shared_layers": 3, "drafters": ("shared-layers",)}, "small", ("shared-layers",)),
         ({"shared_layers": 3, "drafters": ("suffix",)}, None, ("suffix",)),
         ({"drafters": ("ngram",), "draft_model": "mine"}, "small", ("ngram",)),
@@ -120,7 +120,7 @@ def _cache(tmp_path, monkeypatch):
 def test_an_engine_from_files_answers(tiny_pair):
     engine = Engine(config_of(tiny_pair))
     assert engine.model_name == "target"
-    assert engine.drafter_names == ("suffix", "draft-model")
+    assert engine.drafter_names == ("suffix", "grammar", "draft-model")
     assert engine.stats().num_blocks == 16
     (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))
     assert len(completion.token_ids) == 20
@@ -131,8 +131,8 @@ def test_an_engine_from_files_answers(tiny_pair):
 def test_first_layers_draft_without_weights_or_kv_of_their_own(tiny_pair, speculation):
     settings = {"draft_model": None, "speculation": speculation, "num_speculative_tokens": 4}
     plain, drafted = (Engine(config_of(tiny_pair, **settings, shared_layers=number)) for number in (0, 2))
-    assert plain.drafter_names == ("suffix",)
-    assert drafted.drafter_names == ("suffix", "shared-layers")
+    assert plain.drafter_names == ("suffix", "grammar")
+    assert drafted.drafter_names == ("suffix", "grammar", "shared-layers")
     assert drafted.stats().num_blocks == plain.stats().num_blocks
     sampling = SamplingParams(max_tokens=40, temperature=0.0)
     answers = [engine.generate(["the riders"], sampling)[0] for engine in (plain, drafted)]

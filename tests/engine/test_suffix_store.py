@@ -57,7 +57,7 @@ def test_the_settings_decide_whether_texts_are_kept(tiny_pair, tmp_path, monkeyp
         model=str(tiny_pair.target), context_window_size=128, num_threads=1, speculation="fixed", **settings
     )
     engine = Engine(config)
-    assert engine.drafter_names == ("suffix",)
+    assert engine.drafter_names == ("suffix", "grammar")
     first = engine.generate(["the riders"], SamplingParams(max_tokens=80, temperature=0.0))[0]
     again = engine.generate(["the riders"], SamplingParams(max_tokens=80, temperature=0.0))[0]
     assert again.token_ids == first.token_ids

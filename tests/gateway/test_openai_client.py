@@ -349,7 +349,7 @@ def test_models(client: OpenAI, tiny_pair: TinyPair) -> None:
         ({"max_tokens": -1}, "max_tokens", "invalid_value"),
         ({"temperature": 101}, "temperature", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_value"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_tools"),
         ({"extra_body": {"mood": "good"}}, "mood", "unknown_parameter"),
         ({"logit_bias": {"999999": 1}}, "logit_bias", "invalid_value"),
         ({"messages": [{"role": "user", "content": "the " * 500}]}, "messages", "context_length_exceeded"),

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from starlette.requests import Request as HttpRequest
 
+from paceline.config import ServerConfig
 from paceline.core import Request, SamplingParams, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.core.messages import ModelInfo, ToEngine
+from paceline.gateway.engines.call_preparer import CallPreparer
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.replica import ProcessReplica
 from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
@@ -100,7 +102,9 @@ async def test_what_fits_is_encoded_as_ever(size_bytes: int, tokenizer: Tokenize
     assert await model.encode_prompts([*texts, [1, 2]], info, size_bytes) == [*expected, [1, 2]]
     assert await model.texts_of([texts[0], expected[1]], size_bytes) == texts
     messages = [{"role": "user", "content": texts[0]}]
-    assert await model.encode_chat(Chat(messages), info, size_bytes) == tokenizer.encode_chat(messages)
+    rendered = await model.encode_chat(Chat(messages), info, size_bytes)
+    assert rendered.token_ids == tokenizer.encode_chat(messages)
+    assert rendered.text == tokenizer.render_chat(messages)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ async def test_no_more_texts_are_encoded_at_once_than_there_are_cores(info: Mode
 async def test_slow_renderings_keep_no_thread_from_encoding(info: ModelInfo) -> None:
     release = threading.Event()
 
-    def render(messages: list[Any]) -> str:
+    def render(messages: list[Any], tools: None) -> str:
         release.wait(60)
         return messages[0]["content"]
 
@@ -181,7 +185,7 @@ async def test_slow_renderings_keep_no_thread_from_encoding(info: ModelInfo) -> 
     assert await model.encode_prompts(["a", "b"], info, LARGE) == [[1], [1]]
     assert not any(chat.done() for chat in chats)
     release.set()
-    assert await asyncio.gather(*chats) == [[4]] * 40
+    assert [chat.token_ids for chat in await asyncio.gather(*chats)] == [[4]] * 40
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,12 @@ async def test_the_queue_is_checked_before_anything_is_encoded(
     recorder = Recorder(tokenizer, monkeypatch)
     engine = client(info, max_queued_requests)
     replica = ProcessReplica(
-        "0", served_name="m", own_model_name="m", encoder=encoder(tokenizer), client=engine, supervisor=None
+        "0",
+        served_name="m",
+        own_model_name="m",
+        preparer=CallPreparer(encoder(tokenizer), ServerConfig()),
+        client=engine,
+        supervisor=None,
     )
     await engine.submit([Request(request_id="waits", prompt_token_ids=[1])], 0.0)
     chat = Chat([{"role": "user", "content": "a"}])

@@ -38,7 +38,7 @@ def completion(**fields: Any) -> CompletionRequest:
 def requests_of(
     body: ChatCompletionRequest | CompletionRequest, call_id: str, prompts: list[list[int]]
 ) -> list[Request]:
-    return engine_requests(replace(call_of(body), call_id=call_id), prompts)
+    return engine_requests(replace(call_of(body), call_id=call_id), prompts, None)
 
 
 def call_of(body: ChatCompletionRequest | CompletionRequest, tenant: str = "tenant") -> GenerationCall:
@@ -145,11 +145,11 @@ def test_what_cannot_change_the_text_is_accepted(fields: dict[str, Any]) -> None
         ({"colour": 1}, "colour", "unknown_parameter"),
         ({"speculation": {"window": 3}}, "speculation.window", "unknown_parameter"),
         ({"tenant": "another"}, "tenant", "unknown_parameter"),
-        ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
-        ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),
-        ({"functions": [{"name": "f"}]}, "functions", "unsupported_value"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type", "unsupported_value"),
-        ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_value"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", "missing_required_parameter"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"functions": [{"name": "f f"}]}, "functions[0].name", "invalid_value"),
+        ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort", "invalid_value"),
         ({"modalities": ["text", "audio"]}, "modalities", "unsupported_value"),
         ({"audio": {"voice": "a"}}, "audio", "unsupported_value"),
         ({"web_search_options": {}}, "web_search_options", "unsupported_value"),
@@ -300,7 +300,7 @@ def test_min_tokens_up_to_the_limit_are_honoured() -> None:
 
 
 def test_every_choice_is_the_tenants() -> None:
-    assert [one.tenant for one in engine_requests(call_of(completion(n=2), "key"), [[1], [2]])] == ["key"] * 4
+    assert [one.tenant for one in engine_requests(call_of(completion(n=2), "key"), [[1], [2]], None)] == ["key"] * 4
 
 
 def test_an_image_is_refused_with_its_message() -> None:

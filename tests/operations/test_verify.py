@@ -21,7 +21,7 @@ from paceline.operations.verify_plan import (
 )
 from tests.operations.faulty_model import make_faulty
 
-DRAFTERS = ("suffix", "draft-model", "ngram", "shared-layers")
+DRAFTERS = ("suffix", "grammar", "draft-model", "ngram", "shared-layers")
 
 
 def small_plan(batch_size: int, *, num_prompts: int = 2, num_tokens: int = 8) -> VerificationPlan:
@@ -56,7 +56,7 @@ def test_a_sound_engine_passes_the_quick_plan(pair_config: EngineConfig) -> None
     assert {drafter for check in checks for drafter in check.variant.drafters} == set(DRAFTERS)
     assert sum(check.num_accepted_tokens for check in checks) > 100
     assert all(check.num_cached_tokens > 0 for check in checks if check.cache == "warm")
-    assert all(check.num_tokens == 2 * check.variant.num_prompts * check.variant.num_tokens for check in checks)
+    assert all(check.num_tokens == 3 * check.variant.num_prompts * check.variant.num_tokens for check in checks)
 
 
 @pytest.mark.parametrize("has_row_hashes", [False, True])

@@ -26,10 +26,7 @@ class GrammarDrafter(Drafter):
         return Proposals([self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)])
 
     def _propose_one(self, sequence: Sequence, plan: Plan) -> Draft:
-        constraint = self._samplers[sequence.sequence_id].constraint
-        if constraint is None or plan.window == 0:
-            return Draft()
-        forced = constraint.state.forced_token_ids()[: plan.window]
+        forced = self._samplers[sequence.sequence_id].forced_token_ids()[: plan.window]
         return Draft.chain(forced, self.name) if forced else Draft()
 
 
@@ -37,6 +34,7 @@ class GrammarKind(DrafterKind):
     """The kind of drafter that drafts what constraints force."""
 
     name = GrammarDrafter.name
+    needs_constraint = True
 
     def is_default(self, config: EngineConfig, *, has_draft_model: bool) -> bool:
         """Returns true: without a constraint it costs nothing."""

@@ -89,11 +89,13 @@ class DrafterKind(ABC):
 
     `settings` are the names of the settings that only this kind reads. If `is_free` is false, the kind runs a model,
     and the engine measures the time of its passes. `uses_draft_model` says that this model is the draft model.
+    `needs_constraint` says that the kind drafts only for requests with a constraint.
     """
 
     name: str
     is_free: bool = True
     uses_draft_model: bool = False
+    needs_constraint: bool = False
     settings: tuple[str, ...] = ()
 
     def is_default(self, config: EngineConfig, *, has_draft_model: bool) -> bool:

@@ -62,6 +62,11 @@ def choose_drafters(config: EngineConfig, default_draft_name: str | None) -> tup
     return tuple(kind.name for kind in kinds if kind.is_default(config, has_draft_model=has_draft_model))
 
 
+def without_constraint_drafters(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the drafters that draft for requests without a constraint too."""
+    return tuple(kind.name for kind in kinds_of(names) if not kind.needs_constraint)
+
+
 def kinds_of(names: tuple[str, ...]) -> list[DrafterKind]:
     """Returns the kinds of these drafters: Paceline's own in the registry's order, then the others."""
     own = [name for name in built_in_names() if name in names]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.sampling.constraints import Masks
-
 
 @dataclass(slots=True)
 class MaskTimes:
@@ -15,9 +13,8 @@ class MaskTimes:
     mask_s: float = 0.0
     step_s: float = 0.0
 
-    def add(self, masks: Masks, mask_s: float, step_s: float) -> None:
-        """Counts one step; nothing changes if it had no masks."""
-        if masks.bits is not None:
-            self.num_masks += len(masks.bits)
-            self.mask_s += mask_s
-            self.step_s += step_s
+    def add(self, num_masks: int, mask_s: float, step_s: float) -> None:
+        """Counts one step with masks."""
+        self.num_masks += num_masks
+        self.mask_s += mask_s
+        self.step_s += step_s

@@ -51,7 +51,8 @@ class Stepper:
         verdicts = self.verifier.verify(checks, logits, step_batch.first_logit_rows)
         commits = self._commit(schedule, verdicts)
         step_s = time.perf_counter() - start_s
-        self.mask_times.add(checks.masks, mask_s, step_s)
+        if checks.masks.bits is not None:
+            self.mask_times.add(len(checks.masks.bits), mask_s, step_s)
         self._observe(schedule, drafting, verdicts, step_s)
         return commits
 

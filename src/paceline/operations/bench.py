@@ -19,6 +19,7 @@ from paceline.controller.protocol import Controller
 from paceline.core import Request
 from paceline.core.errors import PacelineError
 from paceline.drafters import find_drafter_kind
+from paceline.drafters.selection import without_constraint_drafters
 from paceline.engine import Engine
 from paceline.engine.assembly import LoadedPair, build_parts, load_pair, measure_costs
 from paceline.engine.capacity import context_window_size, num_blocks_for
@@ -110,7 +111,8 @@ class Bench:
         """
         pair = load_pair(config)
         modes = [Mode(PLAIN)]
-        modes += [Mode(f"{name} {window}", (name,), window) for name in pair.drafter_names for window in windows]
+        alone = without_constraint_drafters(pair.drafter_names)
+        modes += [Mode(f"{name} {window}", (name,), window) for name in alone for window in windows]
         if pair.drafter_names:
             modes.append(auto_mode(config, pair))
         if any(find_drafter_kind(name).remembers_outputs(config) for name in pair.drafter_names):

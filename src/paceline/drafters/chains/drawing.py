@@ -10,7 +10,7 @@ import math
 from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TypeVar
 
 from paceline.core import Sequence
@@ -23,12 +23,13 @@ from paceline.sampling.sequence_sampler import SequenceSampler
 @dataclass(slots=True, kw_only=True)
 class SequenceDraft:
     """The growing draft of one sequence. `sampler` is the target's. `known` are the guesses that the current pass reads
-    after the draft's last token."""
+    after the draft's last token. If `is_forced`, the sequence's constraint leaves no other text than these guesses."""
 
     sequence: Sequence
     sampler: SequenceSampler
     growing: GrowingDraft
     known: list[int] = field(default_factory=list)
+    is_forced: bool = False
 
 
 AnyDraft = TypeVar("AnyDraft", bound=SequenceDraft)
@@ -65,7 +66,7 @@ class Drawer:
         return [
             draft
             for draft in drafts
-            if draft.growing.push_all(list(islice(pending, 1 + len(draft.known))), draft.known)
+            if draft.growing.push_all(_with_forced(draft, list(islice(pending, 1 + len(draft.known)))), draft.known)
         ]
 
     def draft_tokens(
@@ -96,6 +97,17 @@ class Drawer:
                 share = second.confidence * max(0.0, 1.0 - first.confidence)
                 tokens[index] = replace(first, second=DraftToken(second.token_id, share))
         return tokens
+
+
+def _with_forced(draft: SequenceDraft, tokens: list[DraftToken | None]) -> list[DraftToken | None]:
+    """Returns the tokens of one draft. Those that the constraint forces are certain, whatever the model thinks."""
+    if not draft.is_forced:
+        return tokens
+    pairs = zip_longest(tokens, draft.known)
+    return [
+        DraftToken(token.token_id, 1.0) if token is not None and token.token_id == forced else token
+        for token, forced in pairs
+    ]
 
 
 def _of_target(token: DraftToken | None, is_known: Callable[[int], bool]) -> DraftToken | None:

@@ -224,9 +224,15 @@ class DraftModelDrafter(Drafter):
         return runs, ready
 
     def _read_ahead(self, draft: _CachedDraft) -> list[int]:
-        """Chooses the guesses to read after the draft's last token, and returns them as the draft model's tokens."""
+        """Chooses the guesses to read after the draft's last token, and returns them as the draft model's tokens.
+
+        They are the tokens that the sequence's constraint forces, or else those that the text suggests."""
         growing, cache = draft.growing, draft.cache
-        known = cache.lookahead.ahead_of(draft.sequence.token_ids, growing.token_ids, growing.plan, growing.room - 1)
+        known = draft.sampler.forced_token_ids(growing.token_ids)[: growing.room - 1]
+        draft.is_forced = bool(known)
+        if not known:
+            text = draft.sequence.token_ids
+            known = cache.lookahead.ahead_of(text, growing.token_ids, growing.plan, growing.room - 1)
         draft_ids: list[int] = []
         for draft_id in map(self._vocabulary.draft_id, known):
             if draft_id is None:

@@ -19,8 +19,6 @@ from paceline.gateway.parsing.reasoning import ReasoningFormat, ReasoningSplitte
 from paceline.gateway.parsing.tools import Tool
 from paceline.tokenizer import Tokenizer
 
-_ANY_ARGUMENTS = {"type": "object"}
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
@@ -72,7 +70,7 @@ class AnswerFormat:
             return
         candidates = [tools]
         if not any(tool.is_strict for tool in tools):
-            candidates.append([replace(tool, parameters=_ANY_ARGUMENTS) for tool in tools])
+            candidates.append([replace(tool, parameters={"type": "object"}) for tool in tools])
         for candidate in candidates:
             yield self._call_constraint(chat, candidate, form, preface)
 
