@@ -5,8 +5,8 @@
 For each schema of workloads/schemas.jsonl the same engine settings answer freely without drafts, in the form without
 drafts, and in the form in automatic mode; the free answer has as many tokens as the other two. Every answer has a new
 tenant, so nothing is known from earlier answers. It prints for each schema the tokens, the medians of the rates and of
-their ratios within a round, the share of tokens that the grammar drafter's drafts brought, and the share of the masks
-in the time of the steps. It exits 1 if a draft changed an answer.
+their ratios within a round, the share of tokens that the form leaves no choice about, and the share of the masks in the
+time of the steps. It exits 1 if a draft changed an answer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from report import markdown
 
 from paceline.checkpoint import DEFAULT_MODEL_NAME
 from paceline.config import EngineConfig
+from paceline.constraints.guidance import GuidanceKind
 from paceline.core import Constraint, Request, SamplingParams
 from paceline.core.errors import PacelineError
 from paceline.engine import Engine
@@ -71,7 +72,6 @@ class Lab:
             parts = replace(parts, controller=mode.controller)
         engine = Engine.from_parts(config, parts)
         self._num_calls += 1
-        form = Constraint(kind="json_schema", source=json.dumps(entry["schema"]))
         question = f"{entry['question']} Answer in JSON with this schema:\n{json.dumps(entry['schema'])}"
         prompt = engine.tokenizer.encode_chat([{"role": "user", "content": question}])
         requests = [
@@ -81,13 +81,12 @@ class Lab:
                 sampling=SamplingParams(
                     max_tokens=num_tokens or MAX_TOKENS, temperature=0.0, seed=stream, ignore_eos=way == FREE
                 ),
-                constraint=None if way == FREE else form,
+                constraint=None if way == FREE else form_of(entry),
                 tenant=f"{self._num_calls}-{stream}",
             )
             for stream in range(self._num_streams)
         ]
-        if form is not None:
-            engine.prepare(form)
+        engine.prepare(form_of(entry))
         return answer_all(engine, requests)[0], engine
 
 
@@ -99,20 +98,34 @@ def rate_of(answer: TimedAnswer) -> float:
     return rate
 
 
+def num_forced(engine: Engine, entry: dict[str, Any], token_ids: list[int]) -> int:
+    """Returns how many of an answer's tokens are those in which the tokenizer writes text without a choice."""
+    state = GuidanceKind().begin(form_of(entry), engine.tokenizer)
+    forced = 0
+    for token_id in token_ids:
+        forced += state.forced_token_ids()[:1] == [token_id]
+        state.advance([token_id])
+    return forced
+
+
+def form_of(entry: dict[str, Any]) -> Constraint:
+    """Returns the constraint of one schema."""
+    return Constraint(kind="json_schema", source=json.dumps(entry["schema"]))
+
+
 def measure(lab: Lab, entry: dict[str, Any], is_backwards: bool) -> Row:
     """Measures one schema once. The order of the ways changes from round to round."""
     plain, engine = lab.answer(entry, PLAIN, None)
     stats = engine.stats()
     ways = [FREE, AUTO] if is_backwards else [AUTO, FREE]
     found = {way: lab.answer(entry, way, len(plain.token_ids))[0] for way in ways}
-    forced = found[AUTO].outputs[-1].speculation.by_drafter.get("grammar", (0, 0))[1]
     return Row(
         name=entry["name"],
         num_tokens=len(plain.token_ids),
         free=rate_of(found[FREE]),
         plain=rate_of(plain),
         auto=rate_of(found[AUTO]),
-        num_forced=forced,
+        num_forced=num_forced(engine, entry, plain.token_ids),
         mask_share=stats.mask_s / stats.masked_step_s,
         is_equal=found[AUTO].token_ids == plain.token_ids,
     )
@@ -120,28 +133,23 @@ def measure(lab: Lab, entry: dict[str, Any], is_backwards: bool) -> Row:
 
 def table(rows: list[Row]) -> str:
     """Returns a row for each schema, and one for all."""
-    lines = []
-    for title, chosen in [
-        *((name, [row for row in rows if row.name == name]) for name in dict.fromkeys(row.name for row in rows)),
-        ("**all**", rows),
-    ]:
-
-        def median(values: Any) -> float:
-            return statistics.median(list(values))
-
-        lines.append(
-            [
-                title,
-                f"{median(row.num_tokens for row in chosen):.0f}",
-                f"{median(row.plain for row in chosen):.1f}",
-                f"{median(row.plain / row.free for row in chosen):.3f}x",
-                f"{median(row.auto / row.plain for row in chosen):.2f}x",
-                f"{100 * sum(row.num_forced for row in chosen) / sum(row.num_tokens for row in chosen):.0f} %",
-                f"{100 * median(row.mask_share for row in chosen):.2f} %",
-            ]
-        )
+    names = dict.fromkeys(row.name for row in rows)
+    groups = [(name, [row for row in rows if row.name == name]) for name in names]
     headers = ["schema", "tokens", "tokens/s", "to free", "with drafts", "forced", "masks"]
-    return markdown(headers, lines)
+    return markdown(headers, [[title, *cells(chosen)] for title, chosen in [*groups, ("**all**", rows)]])
+
+
+def cells(rows: list[Row]) -> list[str]:
+    """Returns the medians of some rows, as text."""
+    forced = sum(row.num_forced for row in rows) / sum(row.num_tokens for row in rows)
+    return [
+        f"{statistics.median(row.num_tokens for row in rows):.0f}",
+        f"{statistics.median(row.plain for row in rows):.1f}",
+        f"{statistics.median(row.plain / row.free for row in rows):.3f}x",
+        f"{statistics.median(row.auto / row.plain for row in rows):.2f}x",
+        f"{100 * forced:.0f} %",
+        f"{100 * statistics.median(row.mask_share for row in rows):.2f} %",
+    ]
 
 
 def main() -> None:

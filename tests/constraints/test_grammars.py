@@ -90,6 +90,33 @@ def test_what_cannot_be_enforced_is_refused_by_name(keywords: dict[str, object],
         schema(keywords, "lenient_json_schema")
 
 
+@pytest.mark.parametrize(
+    ("value", "right", "wrong"),
+    [
+        ({"type": "number"}, ["0", "-1.5", "12.000000001", "9007199254740991"], ["1e5", "1.0000000001", "1" * 17]),
+        ({"type": "number", "minimum": 0, "exclusiveMaximum": 2}, ["0", "1.999999999"], ["-1", "2", "2.5"]),
+        ({"type": "integer"}, ["0", "-9007199254740991"], ["1.5", "9007199254740992"]),
+        ({"type": ["integer", "null"], "minimum": 3}, ["3", "null"], ["2", "1" * 17]),
+        ({"type": "number", "multipleOf": 0.5}, ["1.5", "2"], ["1.3"]),
+        ({"type": "integer", "enum": [12345678901234567]}, ["12345678901234567"], ["1"]),
+        ({"anyOf": [{"type": "array", "items": {"type": "number"}}]}, ["[1, 2.5]"], ["[1" + "0" * 17 + "]"]),
+    ],
+)
+def test_numbers_are_bounded(value: dict[str, object], right: list[str], wrong: list[str]) -> None:
+    numbers = schema(value)
+    for text in right:
+        assert numbers.allows(text), text
+    for text in wrong:
+        assert not numbers.allows(text), text
+
+
+def test_any_object_is_an_object_with_bounded_numbers() -> None:
+    anything = form("json_object", "")
+    assert anything.allows('{"a": {"b": [1.5, "x", null, true, {}]}, "c": []}')
+    for wrong in ("[]", "1", '{"a": ' + "1" * 17 + "}"):
+        assert not anything.allows(wrong), wrong
+
+
 def test_one_of_counts_as_any_of() -> None:
     assert schema({"oneOf": [{"type": "integer"}, {"type": "number"}]}).allows("1")
 

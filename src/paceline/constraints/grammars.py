@@ -1,8 +1,4 @@
-"""Turns a constraint, in whatever language it is written, into the one kind of grammar that `llguidance` compiles.
-
-White space in JSON is fixed to one space after each comma and each colon, as models write it: small models repeat white
-space without end where a grammar allows any, and fixed white space leaves more tokens without a choice.
-"""
+"""Turns a constraint, in whatever language it is written, into the one kind of grammar that `llguidance` compiles."""
 
 from __future__ import annotations
 
@@ -13,13 +9,9 @@ from typing import Any
 
 from llguidance.gbnf_to_lark import any_to_lark
 
+from paceline.constraints.json_form import any_object, json_form
 from paceline.core import Constraint, Preface
 from paceline.core.errors import InvalidRequestError
-
-JSON_FORM: Mapping[str, object] = MappingProxyType(
-    {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-)
-"""The options of `llguidance` for JSON that Paceline fixes; a schema cannot change them."""
 
 MAX_SOURCE_CHARACTERS = 2**18
 
@@ -86,9 +78,12 @@ def _schema_grammar(source: str, *, is_lenient: bool) -> Grammars:
         schema = {}
     if not isinstance(schema, dict):
         raise ValueError("a schema must be a json object")
-    own = schema.get("x-guidance")
-    options = {**(own if isinstance(own, dict) else {}), **JSON_FORM, "lenient": is_lenient, "coerce_one_of": True}
-    return [{"json_schema": {**schema, "x-guidance": options}}]
+    return [{"json_schema": json_form(schema, is_lenient=is_lenient)}]
+
+
+def _json_object(source: str) -> Grammars:
+    """Ignores the source, because there is nothing to say about the object."""
+    return [{"json_schema": json_form(any_object(), is_lenient=False)}]
 
 
 def _regex(source: str) -> Grammars:
@@ -136,6 +131,7 @@ _WRITERS: Mapping[str, Callable[[str], Grammars]] = MappingProxyType(
     {
         "json_schema": _json_schema,
         "lenient_json_schema": _lenient_json_schema,
+        "json_object": _json_object,
         "regex": _regex,
         "lark": _lark,
         "grammar": _grammar,

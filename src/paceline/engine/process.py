@@ -51,13 +51,13 @@ _LOGGER = logging.getLogger(__name__)
 _STATS_INTERVAL_S = 0.25
 _LINGER_MS = 2000
 _PREPARATION_POLL_MS = 2
-_LOWEST_PRIORITY = 19
 
 
 class EngineLoop:
     """Serves one engine to one socket until it is told to shut down.
 
     A request with a constraint first waits until a thread has compiled the constraint, so that steps for others go on.
+    The thread has the priority of all others. With a lower one, it could hold the interpreter and wait for a core.
     """
 
     def __init__(self, engine: Engine, socket: zmq.Socket[bytes], epoch: int) -> None:
@@ -66,7 +66,7 @@ class EngineLoop:
         self._epoch = epoch
         self._is_running = True
         self._next_stats_s = 0.0
-        self._preparing = ThreadPoolExecutor(1, "prepare", initializer=_lower_priority)
+        self._preparing = ThreadPoolExecutor(1, "prepare")
         self._in_preparation: dict[str, Request] = {}
         self._prepared: queue.SimpleQueue[tuple[Request, InvalidRequestError | None]] = queue.SimpleQueue()
 
@@ -208,11 +208,6 @@ def _model_info(engine: Engine) -> ModelInfo:
         context_window_size=engine.context_window_size,
         vocab_size=engine.vocab_size,
     )
-
-
-def _lower_priority() -> None:
-    """Lowers the priority of the calling thread, which Linux can do for one thread alone."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
 
 
 def _exit_at_once(number: int, frame: FrameType | None) -> None:

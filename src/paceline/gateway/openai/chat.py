@@ -44,12 +44,13 @@ async def _chunks(answer: Answer, body: ChatCompletionRequest, names: CallNames)
     usage is last."""
     usage = ChunkUsage(has_usage_chunk=body.has_usage_chunk, has_usage_in_chunks=body.has_usage_in_chunks)
     envelope = envelope_of(answer, "chat.completion.chunk")
+    content = None if body.all_tool_choice.is_required else ""
     begun: set[int] = set()
     async with aclosing(answer.news()) as news:
         async for choice in news:
             if choice.index not in begun:
                 begun.add(choice.index)
-                first = _delta(choice, {"role": "assistant", "content": ""})
+                first = _delta(choice, {"role": "assistant", "content": content})
                 yield {**envelope, "choices": [first], **usage.field(choice, 0)}
             for parts in _news(choice, names):
                 yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}

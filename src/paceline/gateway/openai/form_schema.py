@@ -10,8 +10,6 @@ from pydantic_core import PydanticCustomError
 
 from paceline.core import Constraint
 
-_ANY_OBJECT = json.dumps({"type": "object"})
-
 
 def _additional_properties_are_refused(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = False
@@ -63,7 +61,7 @@ class ResponseFormat(Strict):
         if self.type == "text":
             return None
         if self.json_schema is None:
-            return Constraint(kind="json_schema", source=_ANY_OBJECT, field="response_format")
+            return Constraint(kind="json_object", source="", field="response_format")
         kind = "json_schema" if self.json_schema.strict else "lenient_json_schema"
         source = json.dumps(self.json_schema.schema_ or {})
         return Constraint(kind=kind, source=source, field="response_format.json_schema.schema")

@@ -51,10 +51,14 @@ class ToolDefinition(Strict):
 
 
 class CalledFunction(Strict):
-    """A function that an earlier answer called, with its arguments as JSON text."""
+    """A function that an earlier answer called, with its arguments as JSON text.
+
+    OpenAI's client adds `parsed_arguments` itself and sends it back; it has no effect.
+    """
 
     name: str
     arguments: str = ""
+    parsed_arguments: Any = None
 
 
 class ToolCallMessage(Strict):
@@ -69,7 +73,8 @@ class ToolCallMessage(Strict):
 class ChatMessage(Strict):
     """One message of a chat; the role `developer` is the newer name of `system`.
 
-    Clients send earlier answers back as they got them, so fields of answers are accepted.
+    Clients send earlier answers back as they got them, so fields of answers are accepted, and also `parsed`, which
+    OpenAI's client adds itself.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -84,6 +89,7 @@ class ChatMessage(Strict):
     audio: Annotated[Any, only(None)] = None
     refusal: str | None = None
     annotations: list[Any] | None = None
+    parsed: Any = None
 
     @property
     def is_call(self) -> bool:
@@ -92,14 +98,17 @@ class ChatMessage(Strict):
 
     def template_message(self) -> dict[str, object]:
         """Returns the message for the template; the value None marks an absent field."""
-        calls = [call.model_dump(exclude_none=True, exclude={"index"}) for call in self.tool_calls or ()]
+        calls = [
+            call.model_dump(exclude_none=True, exclude={"index": True, "function": {"parsed_arguments"}})
+            for call in self.tool_calls or ()
+        ]
         return {
             "role": self.role,
             "content": self.content if self.content is not None else self.refusal,
             "name": self.name,
             "tool_call_id": self.tool_call_id,
             "tool_calls": calls or None,
-            "function_call": self.function_call and self.function_call.model_dump(),
+            "function_call": self.function_call and self.function_call.model_dump(include={"name", "arguments"}),
             "reasoning_content": self.reasoning_content,
             "reasoning": self.reasoning,
             "thinking": self.thinking,

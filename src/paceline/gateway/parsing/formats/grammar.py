@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.constraints.json_form import json_form
 from paceline.gateway.parsing.tools import Tool
 
 _NO_CONSTRAINT_KEYS = frozenset(
@@ -70,5 +71,4 @@ def json_value(schema: dict[str, Any], *, is_strict: bool) -> str:
     Unless `is_strict`, parts of the schema that llguidance cannot enforce are ignored; otherwise llguidance refuses the
     grammar.
     """
-    options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": not is_strict}
-    return f"%json {json.dumps({**schema, 'x-guidance': options}, ensure_ascii=False)}"
+    return f"%json {json.dumps(json_form(schema, is_lenient=not is_strict), ensure_ascii=False)}"
