@@ -11,12 +11,15 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
+CLIENTS := tests/clients
+CLIENTS_VENV := .venv-clients
 RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-real test-large test-emulated check prove-bits bench bench-kernels bench-step bench-peers \
-        bench-pairs bench-crossover bench-traces clean
+.PHONY: setup serve test test-real test-large test-emulated test-clients check prove-bits prove-constraints bench \
+        bench-kernels bench-step bench-peers bench-pairs bench-crossover bench-constraints bench-traces \
+        bench-tool-calls clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -48,6 +51,21 @@ test-large: setup
 test-emulated: setup
 	$(BIN)/python -m pytest -m emulated $(ARGS)
 
+# The clients have an environment of their own, which git ignores because it says so itself.
+$(CLIENTS_VENV)/.setup: $(CLIENTS)/requirements.txt | $(BIN)/python
+	$(PYTHON) -m venv $(CLIENTS_VENV)
+	echo '*' > $(CLIENTS_VENV)/.gitignore
+	$(CLIENTS_VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
+	touch $@
+
+$(CLIENTS)/node_modules/.setup: $(CLIENTS)/package.json
+	npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+test-clients: setup $(CLIENTS_VENV)/.setup $(CLIENTS)/node_modules/.setup
+	$(BIN)/paceline pull qwen2.5-coder-0.5b
+	$(CLIENTS_VENV)/bin/python -m pytest -c $(CLIENTS)/pytest.ini $(CLIENTS) $(ARGS)
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -76,10 +94,20 @@ bench-pairs: setup
 bench-crossover: setup
 	$(BIN)/python benchmarks/crossover.py $(MODEL) $(ARGS)
 
+bench-constraints: setup
+	$(BIN)/python benchmarks/constrained_speed.py --model $(MODEL) --json $(RESULTS)/constraints.json $(ARGS)
+
+# Generated schemas: constrained answers have their form, and no drafter changes a bit of them.
+prove-constraints: setup
+	$(BIN)/python benchmarks/prove_constraints.py $(ARGS)
+
 bench-traces: setup
 	@mkdir -p $(RESULTS)
 	$(BIN)/python benchmarks/traces.py record $(MODEL) --output $(RESULTS)/trace.json $(ARGS)
 
+bench-tool-calls: setup
+	$(BIN)/python benchmarks/tool_calls.py --model $(MODEL) --json $(RESULTS)/tool_calls.json $(ARGS)
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

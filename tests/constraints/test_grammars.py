@@ -98,7 +98,7 @@ def test_what_cannot_be_enforced_is_refused_by_name(keywords: dict[str, object],
         ({"type": "integer"}, ["0", "-9007199254740991"], ["1.5", "9007199254740992"]),
         ({"type": ["integer", "null"], "minimum": 3}, ["3", "null"], ["2", "1" * 17]),
         ({"type": "number", "multipleOf": 0.5}, ["1.5", "2"], ["1.3"]),
-        ({"type": "integer", "enum": [12345678901234567]}, ["12345678901234567"], ["1"]),
+        ({"type": "integer", "enum": [7, 70]}, ["7", "70"], ["1", "700"]),
         ({"anyOf": [{"type": "array", "items": {"type": "number"}}]}, ["[1, 2.5]"], ["[1" + "0" * 17 + "]"]),
     ],
 )
