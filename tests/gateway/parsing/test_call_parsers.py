@@ -54,6 +54,35 @@ def test_arguments_are_given_out_as_they_are_written(name: str, text: str) -> No
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        _llama("get_weather", NESTED),
+        "\n" + _hermes("get_weather", NESTED)[len("<tool_call>\n") : -len("\n</tool_call>")] + "\n",
+        f'{{\n  "name": "get_weather",\n  "arguments": {NESTED}\n}}',
+        f'```json\n{{\n  "name": "get_weather",\n  "arguments": {NESTED}\n}}\n```\n',
+        f'```json\n{{"name": "get_weather", "arguments": {NESTED}}}',
+    ],
+)
+def test_hermes_calls_without_markers_are_calls(text: str) -> None:
+    assert calls_of("hermes", text) == _call(0, "get_weather", NESTED)
+    assert calls_of("hermes", "Let me see.\n" + text)[1:] == _call(0, "get_weather", NESTED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"city": "Köln", "name": "get_weather"}',
+        '```json\n{"city": 1}\n```',
+        '{"name": "Köln", "arguments": 1}',
+        "int main() {\n  return 0;\n}\n",
+        'a {} b { "name } ```json',
+    ],
+)
+def test_other_json_and_code_stays_content(text: str) -> None:
+    assert calls_of("hermes", text) == [Content(text)]
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("hermes", _hermes("get_weather", '{"city": "Köln 🌧"}') + "\n" + _hermes("get", "{}") + "\n"),

@@ -11,6 +11,7 @@ from paceline.gateway.parsing.text_reader import Reading
 from paceline.gateway.parsing.tools import Tool
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
+_FENCE, _FENCE_END = "```json", "```"
 _OTHER_FORMATS = ("<function=", "<arg_key>", "<tool_sep>")
 """Parts of calls in templates that use `<tool_call>` for another format."""
 
@@ -37,13 +38,31 @@ class HermesFormat(CallFormat):
 
 
 class _HermesReader(JsonCallReader):
+    """Also reads calls without the markers, alone or in a fence, because small models often forget the markers. Such a
+    call must begin with its name, so that other JSON is not held back."""
+
     def _run(self) -> Reading[None]:
         while True:
-            yield from self._content_until((_BEGIN,))
-            yield from self._attempt(self._call())
+            marker = yield from self._content_until((_BEGIN, _FENCE, "{"))
+            if marker == "{":
+                self._unread(marker)
+            yield from self._attempt(self._call() if marker == _BEGIN else self._bare_call(marker == _FENCE))
 
     def _call(self) -> Reading[None]:
         """Reads a call. Its end marker may be missing."""
         yield from self._json_call()
         yield from self._peek()
         yield from self._one_of((_END,))
+
+    def _bare_call(self, is_fenced: bool) -> Reading[None]:
+        """Reads a call without markers. After a fence, the end of the fence may be missing."""
+        yield from self._peek()
+        num_held = len(self._held)
+        yield from self._expect("{")
+        yield from self._peek()
+        yield from self._expect('"name"')
+        self._unread("".join(self._held[num_held:]))
+        yield from self._json_call()
+        if is_fenced:
+            yield from self._peek()
+            yield from self._one_of((_FENCE_END,))
