@@ -12,6 +12,7 @@ import pytest
 from paceline.constraints.compile_check import CompileCheck
 from paceline.core import Constraint
 from paceline.core.errors import InvalidRequestError
+from tests.constraints.byte_matcher import ByteMatcher
 
 GOOD = Constraint(kind="regex", source="[a-z]{1,20}")
 
@@ -61,7 +62,9 @@ async def refusal(check: CompileCheck, constraint: Constraint) -> InvalidRequest
 
 
 async def test_good_constraints_pass(check: CompileCheck) -> None:
-    await check.check(GOOD)
+    written = await check.check(GOOD)
+    assert ByteMatcher(written).allows("abc")
+    assert not ByteMatcher(written).allows("abc1")
     await check.check(Constraint(kind="json_schema", source=nested(20)))
     check.close()
 

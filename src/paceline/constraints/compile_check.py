@@ -13,10 +13,11 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from paceline.constraints.grammars import guidance_grammar, refusal
+from paceline.constraints.grammars import GUIDANCE, guidance_grammar, refusal
 from paceline.core import Constraint
 
 _PROGRAM = Path(__file__).with_name("compile_worker.py")
+_LONG_SOURCE_CHARACTERS = 2048
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME")
 _TIMEOUT_S = 20.0  # the process ends itself after 1 s of CPU time, which takes longer beside busy engines
 _MAX_REMEMBERED = 4096
@@ -35,9 +36,13 @@ class CompileCheck:
         self._turn = asyncio.Lock()
         self._reasons: OrderedDict[bytes, str] = OrderedDict()
 
-    async def check(self, constraint: Constraint) -> None:
-        """Raises InvalidRequestError, with the constraint's field, if the constraint cannot be compiled."""
-        grammar = guidance_grammar(constraint)
+    async def check(self, constraint: Constraint) -> Constraint:
+        """Returns the same constraint as a grammar that is already written, so that an engine only compiles it.
+
+        Raises InvalidRequestError, with the constraint's field, if the constraint cannot be compiled.
+        """
+        is_long = len(constraint.source) > _LONG_SOURCE_CHARACTERS
+        grammar = await asyncio.to_thread(guidance_grammar, constraint) if is_long else guidance_grammar(constraint)
         key = hashlib.sha256(grammar.encode()).digest()
         if key not in self._reasons:
             async with self._turn:
@@ -45,6 +50,7 @@ class CompileCheck:
                     self._remember(key, await asyncio.to_thread(self._ask, grammar))
         if reason := self._reasons[key]:
             raise refusal(constraint, reason)
+        return Constraint(kind=GUIDANCE, source=grammar, field=constraint.field)
 
     def close(self) -> None:
         """Ends the process; a later check starts a new one."""

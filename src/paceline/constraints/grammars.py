@@ -14,6 +14,8 @@ from paceline.core import Constraint, Preface
 from paceline.core.errors import InvalidRequestError
 
 MAX_SOURCE_CHARACTERS = 2**18
+GUIDANCE = "guidance"
+"""The kind whose source is the grammar itself, as `guidance_grammar` returns it."""
 
 Grammar = dict[str, Any]  # one entry of the list `grammars` of llguidance
 Grammars = list[Grammar]  # the first is where the output begins
@@ -24,6 +26,8 @@ def guidance_grammar(constraint: Constraint) -> str:
 
     Raises InvalidRequestError, with the constraint's field, for an unknown kind and for a source that cannot be read.
     """
+    if constraint.kind == GUIDANCE:
+        return constraint.source
     if len(constraint.source) > MAX_SOURCE_CHARACTERS:
         raise refusal(constraint, f"it has more than {MAX_SOURCE_CHARACTERS} characters")
     write = _WRITERS.get(constraint.kind)
@@ -139,5 +143,5 @@ _WRITERS: Mapping[str, Callable[[str], Grammars]] = MappingProxyType(
         "any_of": _any_of,
     }
 )
-CONSTRAINT_KINDS = tuple(_WRITERS)
+CONSTRAINT_KINDS = (*_WRITERS, GUIDANCE)
 """The kinds of constraints that Paceline knows, by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,8 @@ from paceline.gateway.engines.answer_format import AnswerFormat
 from paceline.gateway.engines.prompt_encoder import PromptEncoder
 from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.parsing.answer_parser import AnswerParser
+
+_SMALL_BODY_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,8 @@ class CallPreparer:
         answer_format.check(chat)
         rendered = await self.encoder.encode_chat(chat, model, call.size_bytes)
         constraints = answer_format.constraints(chat, call.constraint, rendered.text)
+        if call.size_bytes > _SMALL_BODY_BYTES:
+            constraints = iter(await asyncio.to_thread(list, constraints))
         return PreparedCall(
             prompts=[rendered.token_ids],
             constraint=await self._first_compiling(constraints),
@@ -70,16 +75,14 @@ class CallPreparer:
         return self._format
 
     async def _first_compiling(self, constraints: Iterable[Constraint]) -> Constraint | None:
-        """Returns the first constraint that compiles; None if there is none. Raises the first one's error if all of
-        them fail."""
+        """Returns the first constraint that compiles, as a grammar; None if there is none. Raises the first one's error
+        if all of them fail."""
         errors: list[InvalidRequestError] = []
         for constraint in constraints:
             try:
-                await self._check.check(constraint)
+                return await self._check.check(constraint)
             except InvalidRequestError as error:
                 errors.append(error)
-            else:
-                return constraint
         if errors:
             raise errors[0]
         return None
