@@ -23,6 +23,7 @@ from report import markdown
 
 from paceline.checkpoint import DEFAULT_MODEL_NAME
 from paceline.config import EngineConfig
+from paceline.constraints.grammars import CONSTRAINT_KINDS
 from paceline.constraints.guidance import GuidanceKind
 from paceline.core import Constraint, Request, SamplingParams
 from paceline.core.errors import PacelineError
@@ -60,6 +61,7 @@ class Lab:
         self._config = config.model_copy(update={"max_batch_size": num_streams, "has_prefix_cache": False})
         self._automatic = auto_mode(config, self._pair)
         self._num_streams = num_streams
+        self._constraints = dict.fromkeys(CONSTRAINT_KINDS, GuidanceKind())
         self._num_calls = 0
 
     def answer(self, entry: dict[str, Any], way: str, num_tokens: int | None) -> tuple[TimedAnswer, Engine]:
@@ -68,6 +70,7 @@ class Lab:
         config = self._config.model_copy(update={"num_speculative_tokens": mode.window})
         num_blocks = self._num_streams * num_blocks_for(context_window_size(config, self._pair.target.model.config))
         parts = build_parts(self._pair, config, mode.drafters, num_blocks)
+        parts = replace(parts, constraints=self._constraints)
         if mode.controller is not None:
             parts = replace(parts, controller=mode.controller)
         engine = Engine.from_parts(config, parts)

@@ -96,7 +96,7 @@ async def refusals(schemas: Sequence[dict[str, Any]]) -> list[str | None]:
 def requests(engine: Engine, schemas: dict[int, dict[str, Any]], temperature: float) -> Iterator[Request]:
     """Yields a request for each schema, by its seed."""
     for seed, schema in schemas.items():
-        question = f"Give one example of a JSON document for this JSON schema, and nothing else:\n{json.dumps(schema)}"
+        question = f"Give an example of a JSON document with {', '.join(schema['properties'])}, and nothing else."
         yield Request(
             request_id=f"schema {seed} at temperature {temperature:g}",
             prompt_token_ids=engine.tokenizer.encode_chat([{"role": "user", "content": question}]),
