@@ -75,7 +75,7 @@ class Lab:
             parts = replace(parts, controller=mode.controller)
         engine = Engine.from_parts(config, parts)
         self._num_calls += 1
-        question = f"{entry['question']} Answer in JSON with this schema:\n{json.dumps(entry['schema'])}"
+        question = f"{entry['question']} Answer in JSON."
         prompt = engine.tokenizer.encode_chat([{"role": "user", "content": question}])
         requests = [
             Request(
