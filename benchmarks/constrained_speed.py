@@ -106,7 +106,7 @@ def num_forced(engine: Engine, entry: dict[str, Any], token_ids: list[int]) -> i
     state = GuidanceKind().begin(form_of(entry), engine.tokenizer)
     forced = 0
     for token_id in token_ids:
-        forced += state.forced_token_ids()[:1] == [token_id]
+        forced += state.forced_token_ids((), 1) == [token_id]
         state.advance([token_id])
     return forced
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
+from paceline.constraints.compile_worker import read_grammar
 from paceline.constraints.grammars import guidance_grammar
 from paceline.core import Constraint
 
@@ -25,7 +26,8 @@ class ByteMatcher:
     """A constraint, and how far texts may go in it."""
 
     def __init__(self, constraint: Constraint) -> None:
-        self._matcher = LLMatcher(LLTokenizer(TokenizerWrapper(_Bytes())), guidance_grammar(constraint), log_level=0)
+        grammar = read_grammar(guidance_grammar(constraint))
+        self._matcher = LLMatcher(LLTokenizer(TokenizerWrapper(_Bytes())), grammar, log_level=0)
         assert not self._matcher.is_error(), self._matcher.get_error()
 
     def allows(self, text: str) -> bool:

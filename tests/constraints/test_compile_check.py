@@ -11,7 +11,7 @@ import pytest
 
 from paceline.constraints.compile_check import CompileCheck
 from paceline.core import Constraint
-from paceline.core.errors import InvalidRequestError
+from paceline.core.errors import InvalidRequestError, PacelineError
 from tests.constraints.byte_matcher import ByteMatcher
 
 GOOD = Constraint(kind="regex", source="[a-z]{1,20}")
@@ -47,6 +47,8 @@ HOSTILE = {
     ),
     "many properties": ("json_schema", json.dumps({"properties": {f"p{i}": {"type": "string"} for i in range(8000)}})),
     "long chain of rules": ("grammar", chain_of_rules(4000)),
+    "empty lines": ("grammar", "\n" * 100_000 + 'root ::= "a"'),
+    "no grammar": ("grammar", "root ::= ("),
 }
 
 
@@ -88,12 +90,33 @@ async def test_a_hostile_constraint_is_refused_and_the_next_one_is_checked(
     check.close()
 
 
-async def test_a_result_is_remembered(check: CompileCheck) -> None:
-    hostile = Constraint(kind="grammar", source=chain_of_rules(4000))
+async def test_a_reply_is_remembered(check: CompileCheck) -> None:
+    hostile = Constraint(kind="regex", source="(((a{100}){100}){100})")
     await refusal(check, hostile)
-    check._ask = None  # type: ignore[assignment,method-assign]  # asking again would fail
+    start_s = time.monotonic()
     await refusal(check, hostile)
+    assert time.monotonic() - start_s < 0.3  # asking again takes a second
     check.close()
+
+
+async def test_one_tenant_does_not_keep_another_waiting(check: CompileCheck) -> None:
+    slow = [Constraint(kind="regex", source=f"(((a{{100}}){{100}}){{{number}}})") for number in range(100, 106)]
+    tasks = [asyncio.create_task(check.check(one, "hostile")) for one in slow]
+    await asyncio.sleep(0.1)
+    await check.check(GOOD, "other")
+    assert sum(task.done() for task in tasks) <= 2
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    check.close()
+
+
+async def test_closing_ends_a_busy_process(check: CompileCheck) -> None:
+    task = asyncio.create_task(check.check(Constraint(kind="regex", source="(((a{100}){100}){100})")))
+    await asyncio.sleep(0.3)
+    check.close()
+    with pytest.raises(PacelineError):
+        await task
 
 
 async def test_many_checks_at_once_share_one_process(check: CompileCheck) -> None:

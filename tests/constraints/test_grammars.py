@@ -97,6 +97,7 @@ def test_what_cannot_be_enforced_is_refused_by_name(keywords: dict[str, object],
         ({"type": "number", "minimum": 0, "exclusiveMaximum": 2}, ["0", "1.999999999"], ["-1", "2", "2.5"]),
         ({"type": "integer"}, ["0", "-9007199254740991"], ["1.5", "9007199254740992"]),
         ({"type": ["integer", "null"], "minimum": 3}, ["3", "null"], ["2", "1" * 17]),
+        ({"type": "integer", "minimum": 10**17}, ["1" + "0" * 17], ["5"]),
         ({"type": "number", "multipleOf": 0.5}, ["1.5", "2"], ["1.3"]),
         ({"type": "integer", "enum": [7, 70]}, ["7", "70"], ["1", "700"]),
         ({"anyOf": [{"type": "array", "items": {"type": "number"}}]}, ["[1, 2.5]"], ["[1" + "0" * 17 + "]"]),
@@ -146,6 +147,11 @@ def test_grammars_may_be_gbnf_or_lark(source: str) -> None:
     assert form("grammar", source).num_allowed("ab") == 1
 
 
+def test_a_grammar_that_is_neither_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither lark nor gbnf"):
+        form("grammar", "root ::= (")
+
+
 def test_a_choice_allows_its_texts() -> None:
     choice = form("choice", json.dumps(["yes", 'ye"s', "no\n", "yes"]))
     for text in ("yes", 'ye"s', "no\n"):
@@ -186,7 +192,6 @@ def test_white_space_after_the_preface_is_bounded() -> None:
         ("json_schema", "[" * 100_000, "nested too deeply"),
         ("choice", "[]", "list of texts"),
         ("choice", '["a", ""]', "list of texts"),
-        ("grammar", "root ::= (", "neither lark nor gbnf"),
         ("regex", "a" * (MAX_SOURCE_CHARACTERS + 1), "characters"),
     ],
 )

@@ -127,11 +127,11 @@ def test_a_preempted_sequence_goes_on_in_its_form(engines):
 
 def test_forced_tokens_can_be_asked_for():
     state = DigitGroupsState(2)
-    assert state.forced_token_ids() == []
-    assert state.forced_token_ids(DIGITS[:2]) == [COMMA]
+    assert state.forced_token_ids((), 9) == []
+    assert state.forced_token_ids(DIGITS[:2], 9) == [COMMA]
     state.advance(DIGITS[:2])
-    assert state.forced_token_ids() == [COMMA]
-    assert state.forced_token_ids([COMMA]) == []
+    assert state.forced_token_ids((), 9) == [COMMA]
+    assert state.forced_token_ids([COMMA], 9) == []
 
 
 @pytest.mark.parametrize(("kind", "source"), [("unknown", "3"), ("digit-groups", "three")])

@@ -116,7 +116,8 @@ def test_forced_text_is_drafted_without_a_model(engines):
     two_steps = outputs[0].text + outputs[1].text  # the first step reads the prompt and drafts nothing
     assert two_steps.startswith('{"name": "')
     drafted, accepted = outputs[-1].speculation.by_drafter["grammar"]
-    assert accepted == drafted > 40
+    assert accepted > 40
+    assert drafted - accepted <= 2  # the last token of forced text may go on in another way
 
 
 def test_the_grammar_drafter_drafts_nothing_without_a_constraint(engines):
@@ -152,6 +153,18 @@ def test_resumed_tokens_that_left_the_form_end_the_answer_with_an_error(engines)
     found = run(engine)
     assert found["r"][-1].finish_reason == "error"
     assert "".join(output.text for output in found["other"]) in json.loads(FORMS["choice"].source)
+
+
+def test_a_form_that_exhausts_the_library_ends_its_own_answer_with_an_error(engines):
+    """The same form fails again for the next request, and an answer in another form goes on."""
+    engine = make(engines, has_grammar=True)
+    exhausting = Constraint(kind="regex", source="(((a{100}){100}){100})")
+    for name in ("first", "second"):
+        engine.add(guided(name, SAMPLINGS["greedy"], exhausting))
+        engine.add(guided("other", SAMPLINGS["greedy"], FORMS["choice"]))
+        found = run(engine)
+        assert found[name][-1].finish_reason == "error"
+        assert "".join(output.text for output in found["other"]) in json.loads(FORMS["choice"].source)
 
 
 def test_a_constraint_that_does_not_compile_is_refused_and_named(engines):

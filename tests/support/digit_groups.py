@@ -36,8 +36,8 @@ class DigitGroupsState:
     def allowed(self, num_digits: int) -> tuple[int, ...]:
         return (COMMA,) if num_digits == self.size else DIGITS if num_digits >= 0 else ()
 
-    def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
-        return [COMMA] if self.after(drafted) == self.size else []
+    def forced_token_ids(self, drafted: Sequence[int], limit: int) -> list[int]:
+        return [COMMA][:limit] if self.after(drafted) == self.size else []
 
 
 class DigitGroups:

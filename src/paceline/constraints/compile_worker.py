@@ -16,8 +16,11 @@ import threading
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance.gbnf_to_lark import any_to_lark
 
 MAX_CPU_S = 1.0
+UNREAD = "lark_or_gbnf"
+"""The key of a grammar, in the list `grammars`, that is Lark or GBNF."""
 _MAX_MEMORY_BYTES = 2**30
 _STACK_BYTES = 2**20
 _NUM_TRIED_STEPS = 64  # forms that exhaust the limits of `llguidance` did so within two steps in all cases tried
@@ -37,9 +40,23 @@ class _Bytes:
         return list(text)
 
 
+def read_grammar(written: str) -> str:
+    """Returns a grammar of `llguidance` in which GBNF is converted to Lark; raises ValueError if that fails."""
+    if UNREAD not in written:
+        return written
+    grammars = json.loads(written)["grammars"]
+    for grammar in grammars:
+        if UNREAD in grammar:
+            try:
+                grammar["lark_grammar"] = any_to_lark(grammar.pop(UNREAD))
+            except Exception as error:  # the converter raises errors of several kinds
+                raise ValueError(f"the grammar is neither lark nor gbnf: {error}") from error
+    return json.dumps({"grammars": grammars})
+
+
 def main() -> None:
-    """Answers each line of standard input, a grammar of `llguidance` as a JSON text, with a line: the reason why the
-    grammar cannot be used, as a JSON text, which is empty if it can be used.
+    """Answers each line of standard input, a grammar as a JSON text, with a line: a JSON object of the grammar as
+    `read_grammar` returns it, and of the reason why it cannot be used, which is empty if it can be used.
 
     Ends when standard input ends.
     """
@@ -57,7 +74,13 @@ def main() -> None:
 
 
 def _answer(tokenizer: LLTokenizer, line: str) -> None:
-    sys.stdout.write(json.dumps(_reason(tokenizer, json.loads(line))) + "\n")
+    grammar, reason = "", ""
+    try:
+        grammar = read_grammar(json.loads(line))
+        reason = _reason(tokenizer, grammar)
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    sys.stdout.write(json.dumps({"grammar": grammar, "reason": reason}) + "\n")
     sys.stdout.flush()
 
 

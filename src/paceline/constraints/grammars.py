@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from llguidance.gbnf_to_lark import any_to_lark
-
+from paceline.constraints.compile_worker import UNREAD
 from paceline.constraints.json_form import any_object, json_form
 from paceline.core import Constraint, Preface
 from paceline.core.errors import InvalidRequestError
@@ -22,7 +21,7 @@ Grammars = list[Grammar]  # the first is where the output begins
 
 
 def guidance_grammar(constraint: Constraint) -> str:
-    """Returns the grammar of the whole output, as JSON for `llguidance`, which has not checked it yet.
+    """Returns the grammar of the whole output, as JSON for `compile_worker.read_grammar`. Nothing has checked it yet.
 
     Raises InvalidRequestError, with the constraint's field, for an unknown kind and for a source that cannot be read.
     """
@@ -99,11 +98,8 @@ def _lark(source: str) -> Grammars:
 
 
 def _grammar(source: str) -> Grammars:
-    """Takes Lark, or GBNF, which `llguidance` converts."""
-    try:
-        return _lark(any_to_lark(source))
-    except Exception as error:  # the converter raises errors of several kinds
-        raise ValueError(f"the grammar is neither lark nor gbnf: {error}") from error
+    """Takes Lark or GBNF. `compile_worker.read_grammar` finds out which, since that can take long."""
+    return [{UNREAD: source}]
 
 
 def _choice(source: str) -> Grammars:

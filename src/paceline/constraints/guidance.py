@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 import numpy as np
 from llguidance import LLExecutor, LLMatcher, LLTokenizer
 
+from paceline.constraints.compile_worker import read_grammar
 from paceline.constraints.grammars import guidance_grammar, refusal
 from paceline.constraints.vocabulary import guidance_tokenizer
 from paceline.core import Constraint
+from paceline.machine.cores import num_usable_cores
 from paceline.sampling.constraints import ConstraintState, MaskQuery
 from paceline.sampling.sampler import UInt32Array
 from paceline.tokenizer import Tokenizer
 
-_MAX_COMPILED = 64
+_BYTES_PER_FORCED_TOKEN = 16
 _MASK_WORD_BYTES = 4
 
 
@@ -45,14 +45,14 @@ class GuidanceState:
                 self._is_lost = True
                 return
 
-    def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
-        """Returns the tokens in which the tokenizer would write the text that must follow. The model may write the same
-        text with other tokens."""
-        matcher = self.after(drafted, {})
+    def forced_token_ids(self, drafted: Sequence[int], limit: int) -> list[int]:
+        """Returns the tokens in which the tokenizer would write the text that must follow, `limit` at most. The model
+        may write the same text with other tokens."""
+        matcher = self.after(drafted, {}) if limit > 0 else None
         if matcher is None:
             return []
-        forced: list[int] = matcher.compute_ff_tokens()
-        return forced or self._tokenizer.encode_within(matcher.compute_ff_bytes().decode("utf-8", "ignore"))
+        text = matcher.compute_ff_bytes()[: limit * _BYTES_PER_FORCED_TOKEN]
+        return self._tokenizer.encode_within(text.decode("utf-8", "ignore"))[:limit]
 
     def after(self, drafted: Sequence[int], known: dict[tuple[int, ...], LLMatcher | None]) -> LLMatcher | None:
         """Returns the matcher after the output and `drafted`; None if that is not allowed or has ended. `known` has the
@@ -75,36 +75,33 @@ class GuidanceState:
 class GuidanceKind:
     """All kinds of constraints that `grammars` can write, for one engine.
 
-    The first constraint prepares the vocabulary, which takes half a second. Compiled constraints are kept. `begin` may
-    be called from several threads; `fill` only from the engine's.
+    The first constraint prepares the vocabulary, which takes half a second. Each output has a matcher of its own:
+    copies of one matcher share what they have computed, and also its failure. `begin` may be called from several
+    threads; `fill` only from the engine's.
     """
 
     def __init__(self) -> None:
         self._vocabulary: LLTokenizer | None = None
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
-        self._executor = LLExecutor(len(os.sched_getaffinity(0)))
+        self._executor = LLExecutor(num_usable_cores())
 
     def begin(self, constraint: Constraint, tokenizer: Tokenizer) -> ConstraintState:
         """Returns the state of an output without tokens. Raises InvalidRequestError if the constraint cannot be
         compiled."""
-        grammar = guidance_grammar(constraint)
+        try:
+            grammar = read_grammar(guidance_grammar(constraint))
+        except ValueError as error:
+            raise refusal(constraint, str(error)) from error
         with self._lock:
             if self._vocabulary is None:
                 self._vocabulary = guidance_tokenizer(tokenizer)
-            compiled = self._compiled.pop(grammar, None)
-        if compiled is None:
-            compiled = LLMatcher(self._vocabulary, grammar, log_level=0)
-            if compiled.is_error():
-                raise refusal(constraint, compiled.get_error())
-        with self._lock:
-            self._compiled[grammar] = compiled
-            while len(self._compiled) > _MAX_COMPILED:
-                self._compiled.popitem(last=False)
-        return GuidanceState(compiled.deep_copy(), tokenizer)
+        matcher = LLMatcher(self._vocabulary, grammar, log_level=0)
+        if matcher.is_error():
+            raise refusal(constraint, matcher.get_error())
+        return GuidanceState(matcher, tokenizer)
 
     def fill(self, masks: UInt32Array, queries: Sequence[MaskQuery]) -> None:
-        """Computes all masks in one call that releases the interpreter, on as many threads as there are cores."""
+        """Computes all masks in one call that releases the interpreter, those of several outputs in parallel."""
         known: dict[int, dict[tuple[int, ...], LLMatcher | None]] = {}
         wanted: list[tuple[LLMatcher, int]] = []
         for state, drafted, row in queries:
@@ -117,6 +114,9 @@ class GuidanceKind:
         if wanted:
             num_rows, num_words = masks.shape
             self._executor.unsafe_compute_mask_ptr(wanted, masks.ctypes.data, num_words * _MASK_WORD_BYTES, num_rows)
+            for matcher, row in wanted:
+                if matcher.is_error():  # llguidance then allows the end of the output, as if it were complete
+                    masks[row] = 0
 
 
 def _next(matcher: LLMatcher | None, token_id: int) -> LLMatcher | None:

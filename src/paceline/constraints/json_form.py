@@ -34,12 +34,9 @@ def any_object() -> Schema:
 def json_form(schema: Schema, *, is_lenient: bool) -> Schema:
     """Returns the schema with bounded numbers, and with the options of `llguidance` for the form of JSON.
 
-    With `is_lenient`, keywords that `llguidance` cannot enforce are ignored; otherwise it refuses them. A schema may
-    have options of its own as `x-guidance`, but not change these.
+    With `is_lenient`, keywords that `llguidance` cannot enforce are ignored; otherwise it refuses them.
     """
-    own = schema.get("x-guidance")
     options = {
-        **(own if isinstance(own, dict) else {}),
         "whitespace_flexible": False,
         "item_separator": ", ",
         "key_separator": ": ",
@@ -71,8 +68,10 @@ def _number_bounds(schema: Schema) -> Schema:
     if not {"number", "integer"}.intersection(one for one in types if isinstance(one, str)) or "enum" in schema:
         return {}
     bounds: Schema = {} if "integer" in types and "number" not in types else {"multipleOf": STEP_OF_NUMBERS}
-    if "exclusiveMinimum" not in schema:
+    least = schema.get("minimum", schema.get("exclusiveMinimum"))
+    most = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if least is None and (not isinstance(most, int | float) or most > -MAX_INTEGER):
         bounds["minimum"] = -MAX_INTEGER
-    if "exclusiveMaximum" not in schema:
+    if most is None and (not isinstance(least, int | float) or least < MAX_INTEGER):
         bounds["maximum"] = MAX_INTEGER
     return bounds

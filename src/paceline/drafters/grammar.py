@@ -26,7 +26,7 @@ class GrammarDrafter(Drafter):
         return Proposals([self._propose_one(sequence, plan) for sequence, plan in zip(sequences, plans, strict=True)])
 
     def _propose_one(self, sequence: Sequence, plan: Plan) -> Draft:
-        forced = self._samplers[sequence.sequence_id].forced_token_ids()[: plan.window]
+        forced = self._samplers[sequence.sequence_id].forced_token_ids((), plan.window)
         return Draft.chain(forced, self.name) if forced else Draft()
 
 

@@ -43,7 +43,7 @@ from paceline.engine.text_stream import Finish, TextStream
 from paceline.engine.verifier import Verifier
 from paceline.kvcache import BlockManager, NoPrefixCache, PrefixCache
 from paceline.sampling import RequestLimits, check_request
-from paceline.sampling.constraints import Constraints
+from paceline.sampling.constraints import Constraints, OutputConstraint
 from paceline.sampling.sequence_sampler import SequenceSampler
 from paceline.tokenizer import Tokenizer
 
@@ -125,27 +125,29 @@ class Engine:
         """Whether `step` has anything to compute or to return."""
         return self._scheduler.has_unfinished or bool(self._unclaimed)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: Request, prepared: OutputConstraint | None = None) -> None:
         """Takes a request, whose outputs `step` will return. Raises InvalidRequestError or ContextOverflowError.
+
+        `prepared` is what `prepare` returned for the request's constraint (None: it is compiled now).
 
         If the request's resumed tokens already end it, the next `step` returns its last output.
         """
         request = check_request(request, self._limits)
         if request.request_id in self._states:
             raise InvalidRequestError(f"request id {request.request_id} is in use; choose another", "request_id")
-        state, finish = self._begin(request)
+        state, finish = self._begin(request, prepared or self.prepare(request.constraint))
         self._states[request.request_id] = state
         self._parts.samplers[request.request_id] = state.sampler
         self._scheduler.add(state)
         if finish is not None:
             self._end(state, finish)
 
-    def prepare(self, constraint: Constraint) -> None:
-        """Compiles a constraint, so that `add` does not have to. Any thread may call it, also during a step.
+    def prepare(self, constraint: Constraint | None) -> OutputConstraint | None:
+        """Returns a compiled constraint, for one request. Any thread may call it, also during a step.
 
         Raises InvalidRequestError if the constraint cannot be compiled.
         """
-        self._constraints.begin(constraint)
+        return self._constraints.begin(constraint)
 
     def abort(self, request_id: str) -> None:
         """Ends a request; its last output has the finish reason `abort`. An unknown id is ignored."""
@@ -224,7 +226,7 @@ class Engine:
         """Raises RuntimeError unless KV blocks, block tables and prefix cache agree; for tests and idle times."""
         self._scheduler.check_integrity()
 
-    def _begin(self, request: Request) -> tuple[RequestState, Finish | None]:
+    def _begin(self, request: Request, constraint: OutputConstraint | None) -> tuple[RequestState, Finish | None]:
         """Returns the request's state after its resumed tokens, and the finish if these already end the request."""
         sampling = request.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
@@ -237,7 +239,7 @@ class Engine:
             sequence,
             vocab_size=self.vocab_size,
             ending_token_ids=self.tokenizer.eos_token_ids.union(sampling.stop_token_ids),
-            constraint=self._constraints.begin(request.constraint),
+            constraint=constraint,
         )
         state = RequestState(sequence, stream, sampler, sequence.num_prompt_tokens + max_output_tokens)
         for token_id in request.resumed_token_ids:

@@ -46,6 +46,7 @@ from paceline.core.messages import (
 from paceline.engine.engine import Engine
 from paceline.observability import configure_logging
 from paceline.observability.logging import LogFormat
+from paceline.sampling.constraints import OutputConstraint
 
 _LOGGER = logging.getLogger(__name__)
 _STATS_INTERVAL_S = 0.25
@@ -68,7 +69,9 @@ class EngineLoop:
         self._next_stats_s = 0.0
         self._preparing = ThreadPoolExecutor(1, "prepare")
         self._in_preparation: dict[str, Request] = {}
-        self._prepared: queue.SimpleQueue[tuple[Request, InvalidRequestError | None]] = queue.SimpleQueue()
+        self._prepared: queue.SimpleQueue[tuple[Request, OutputConstraint | InvalidRequestError | None]] = (
+            queue.SimpleQueue()
+        )
 
     def run(self) -> None:
         """Steps while there is work and handles messages between the steps; while idle it waits for a message.
@@ -108,32 +111,31 @@ class EngineLoop:
                 self._is_running = False
 
     def _prepare(self, request: Request) -> None:
-        """Compiles the request's constraint, in the thread for that."""
-        error = None
+        """Compiles the request's constraint, in the thread for that, unless the request was aborted."""
+        found: OutputConstraint | InvalidRequestError | None = None
         try:
-            if request.constraint is not None:
-                self._engine.prepare(request.constraint)
-        except InvalidRequestError as refused:
-            error = refused
-        except Exception:
-            _LOGGER.exception("the constraint of request %s could not be prepared", request.request_id)
-        self._prepared.put((request, error))
+            if request.request_id in self._in_preparation:
+                found = self._engine.prepare(request.constraint)
+        except InvalidRequestError as error:
+            found = error
+        finally:
+            self._prepared.put((request, found))
 
     def _add_prepared(self) -> None:
         """Adds the requests whose constraints were compiled meanwhile, except those that were aborted."""
         while not self._prepared.empty():
-            request, error = self._prepared.get()
+            request, found = self._prepared.get()
             if self._in_preparation.pop(request.request_id, None) is None:
                 continue
-            if error is None:
-                self._add(request)
+            if isinstance(found, InvalidRequestError):
+                self._send(self._refusal(request, found))
             else:
-                self._send(self._refusal(request, error))
+                self._add(request, found)
 
-    def _add(self, request: Request) -> None:
+    def _add(self, request: Request, prepared: OutputConstraint | None = None) -> None:
         """Gives a request to the engine. If the engine cannot take it, sends an error; all other requests go on."""
         try:
-            self._engine.add(request)
+            self._engine.add(request, prepared)
         except InvalidRequestError as error:
             self._send(self._refusal(request, error))
         except Exception:

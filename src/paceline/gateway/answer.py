@@ -61,8 +61,9 @@ class Choice:
 
     @property
     def has_stopped_to_call(self) -> bool:
-        """Whether the model has ended the answer with tool calls."""
-        return self.finish_reason is FinishReason.STOP and bool(self.message.calls)
+        """Whether the model has ended the answer with complete tool calls."""
+        calls = self.message.calls
+        return self.finish_reason is FinishReason.STOP and bool(calls) and all(call.is_complete for call in calls)
 
     def take_parts(self) -> list[Part]:
         """Returns the parts of the message that were not sent yet, and marks them as sent."""

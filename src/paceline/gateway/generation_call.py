@@ -14,12 +14,13 @@ from paceline.gateway.principal import Principal
 @dataclass(frozen=True, slots=True)
 class Chat:
     """Messages for the model's chat template, the template variables that the client sets, and the tools that the model
-    may or must call."""
+    may or must call. `tools_field` is the field of the client's request that has the tools; errors name it."""
 
     messages: Sequence[Mapping[str, object]]
     template_options: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    tools_field: str = "tools"
 
     @property
     def allowed_tools(self) -> list[Tool]:

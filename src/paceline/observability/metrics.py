@@ -127,7 +127,7 @@ class EngineFamilies:
             "num_sequence_steps": self._counter("sequence_steps", "Steps of sequences that committed tokens"),
             "num_decoded_tokens": self._counter("sequence_step_tokens", "Tokens committed in steps of sequences"),
             "num_masks": self._counter("constraint_masks", "Rows of logits that a constraint restricted"),
-            "mask_s": self._counter("constraint_mask_seconds", "Time to compute the masks of constraints"),
+            "mask_s": self._counter("constraint_mask_seconds", "Time to compute the masks of the target's rows"),
             "masked_step_s": self._counter("constraint_step_seconds", "Time of steps with a constraint"),
             "decoding_s": self._counter("spec_decode_seconds", "Time of steps that could draft"),
             "wasted_s": self._counter("spec_decode_wasted_seconds", "Time spent on drafts without an accepted token"),

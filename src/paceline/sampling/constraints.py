@@ -30,8 +30,9 @@ class ConstraintState(Protocol):
         """Takes in tokens that were committed to the output; the request's resumed tokens come here too."""
         ...
 
-    def forced_token_ids(self, drafted: Sequence[int] = ()) -> list[int]:
-        """Returns the tokens that must follow the output and `drafted`, in order; none where there is a choice."""
+    def forced_token_ids(self, drafted: Sequence[int], limit: int) -> list[int]:
+        """Returns the tokens that must follow the output and `drafted`, in order, `limit` at most; none where there is
+        a choice."""
         ...
 
 

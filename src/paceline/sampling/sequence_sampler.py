@@ -56,9 +56,10 @@ class SequenceSampler:
         begun.append(sequence.token_ids[sequence.num_prompt_tokens :])
         return begun
 
-    def forced_token_ids(self, drafted: abc.Sequence[int] = ()) -> list[int]:
-        """Returns the tokens that the constraint forces after the output and `drafted`; none without a constraint."""
-        return [] if self.constraint is None else self.constraint.state.forced_token_ids(drafted)
+    def forced_token_ids(self, drafted: abc.Sequence[int], limit: int) -> list[int]:
+        """Returns the tokens that the constraint forces after the output and `drafted`, `limit` at most; none without a
+        constraint."""
+        return [] if self.constraint is None else self.constraint.state.forced_token_ids(drafted, limit)
 
     def append(self, token_ids: abc.Sequence[int]) -> None:
         """Takes in tokens that were committed to the output."""

@@ -114,3 +114,24 @@ def test_detects_the_reasoning_of_a_template() -> None:
     assert detect_reasoning("{{ content.split('</think>')[-1] }}") == THINK
     assert detect_reasoning("{{ '[THINK]' + text + '[/THINK]' }}") == ReasoningFormat("[THINK]", "[/THINK]")
     assert detect_reasoning("{{ message.content }} <thinking>") is None
+
+
+def test_without_parallel_calls_only_the_first_counts() -> None:
+    def parser() -> AnswerParser:
+        return AnswerParser(calls=format_named("hermes").parser(TOOLS), is_parallel=False)
+
+    assert parsed(parser, CALL + "\n" + CALL) == [CallBegin(0, "get"), CallArguments(0, "{}")]
+
+
+def test_json_without_markers_is_content_where_calls_need_them() -> None:
+    def parser() -> AnswerParser:
+        return AnswerParser(calls=format_named("hermes").parser(TOOLS, needs_markers=True))
+
+    text = '{"name": "get", "age": 3}'
+    assert parsed(parser, text) == [Content(text)]
+    assert parsed(parser, CALL) == [CallBegin(0, "get"), CallArguments(0, "{}")]
+
+
+def test_much_white_space_before_a_call_takes_little_time() -> None:
+    parser = AnswerParser(calls=format_named("hermes").parser(TOOLS))
+    assert parsed_pieces(parser, ["\n" * 200_000, CALL]) == [CallBegin(0, "get"), CallArguments(0, "{}")]

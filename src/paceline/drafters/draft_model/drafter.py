@@ -228,7 +228,7 @@ class DraftModelDrafter(Drafter):
 
         They are the tokens that the sequence's constraint forces, or else those that the text suggests."""
         growing, cache = draft.growing, draft.cache
-        known = draft.sampler.forced_token_ids(growing.token_ids)[: growing.room - 1]
+        known = draft.sampler.forced_token_ids(growing.token_ids, growing.room - 1)
         draft.is_forced = bool(known)
         if not known:
             text = draft.sequence.token_ids

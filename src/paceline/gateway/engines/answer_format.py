@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
 
 from paceline.config import ServerConfig
+from paceline.constraints.grammars import MAX_SOURCE_CHARACTERS
 from paceline.core import Constraint, Preface
 from paceline.core.errors import InvalidRequestError
 from paceline.gateway.generation_call import Chat
@@ -42,14 +43,18 @@ class AnswerFormat:
         )
 
     def check(self, chat: Chat) -> None:
-        """Raises InvalidRequestError for a chat with tools if the format of the model's calls is not known."""
-        if chat.allowed_tools and self.calls is None:
-            raise InvalidRequestError(
-                "tools cannot be honoured: the model's chat template shows no known format of tool calls; use another "
-                "model, or name the format with --tool-format",
-                "tools",
-                "unsupported_tools",
+        """Raises InvalidRequestError for a chat with tools if the format of the model's calls is not known, or if the
+        tools are too large."""
+        if not chat.allowed_tools:
+            return
+        if self.calls is None:
+            raise _refusal(
+                chat,
+                "the model's chat template shows no known format of tool calls; use another model, or name the format "
+                "with --tool-format",
             )
+        if sum(len(json.dumps(tool.parameters)) for tool in chat.allowed_tools) > MAX_SOURCE_CHARACTERS:
+            raise _refusal(chat, f"the parameters have more than {MAX_SOURCE_CHARACTERS} characters")
 
     def is_reasoning_open(self, rendered: str) -> bool:
         """Returns whether a rendered chat ends within the reasoning of the answer."""
@@ -59,7 +64,8 @@ class AnswerFormat:
         """Yields constraints for the answer, to be tried in this order until one compiles; none if it has no form.
 
         `form` is the form of the content that the client asks for. If the model may call tools, the answer is a call or
-        has that form. The second constraint, for tools that are not strict, allows any arguments.
+        has that form. The second constraint allows any arguments for tools that are not strict. Raises
+        InvalidRequestError for tools of which no grammar can be written.
         """
         preface = self._preface(rendered)
         if form is not None:
@@ -68,19 +74,18 @@ class AnswerFormat:
         if not tools or self.calls is None:
             yield from () if form is None else (form,)
             return
-        candidates = [tools]
-        if not any(tool.is_strict for tool in tools):
-            candidates.append([replace(tool, parameters={"type": "object"}) for tool in tools])
-        for candidate in candidates:
-            yield self._call_constraint(chat, candidate, form, preface)
+        yield self._call_constraint(chat, tools, form, preface)
+        if not all(tool.is_strict for tool in tools):
+            yield self._call_constraint(chat, [tool.with_any_arguments() for tool in tools], form, preface)
 
-    def parser(self, chat: Chat, rendered: str) -> AnswerParser:
-        """Returns a parser for one answer."""
+    def parser(self, chat: Chat, form: Constraint | None, rendered: str) -> AnswerParser:
+        """Returns a parser for one answer. Beside a form, JSON without the markers of a call is no call."""
         tools = chat.allowed_tools
         splitter = None
         if self.reasoning is not None and self.shows_reasoning:
             splitter = ReasoningSplitter(self.reasoning, is_open=self.is_reasoning_open(rendered))
-        return AnswerParser(reasoning=splitter, calls=self.calls.parser(tools) if self.calls and tools else None)
+        calls = self.calls.parser(tools, needs_markers=form is not None) if self.calls and tools else None
+        return AnswerParser(reasoning=splitter, calls=calls, is_parallel=chat.tool_choice.is_parallel)
 
     def _preface(self, rendered: str) -> Preface | None:
         if self.reasoning is None:
@@ -91,12 +96,24 @@ class AnswerFormat:
     def _call_constraint(
         self, chat: Chat, tools: list[Tool], form: Constraint | None, preface: Preface | None
     ) -> Constraint:
+        """Raises InvalidRequestError if no grammar can be written for these tools."""
+        is_free = form is None or chat.tool_choice.is_required
+        source = self._grammar(chat, tools, is_required=chat.tool_choice.is_required or not is_free)
+        if form is None or is_free:
+            return Constraint(kind="lark", source=source, preface=preface, field=chat.tools_field)
+        forms = [{"kind": "lark", "source": source}, {"kind": form.kind, "source": form.source}]
+        field = f"{chat.tools_field} or {form.field}"
+        return Constraint(kind="any_of", source=json.dumps(forms), preface=preface, field=field)
+
+    def _grammar(self, chat: Chat, tools: list[Tool], *, is_required: bool) -> str:
         assert self.calls is not None
-        is_required = chat.tool_choice.is_required
-        is_parallel = chat.tool_choice.is_parallel
-        if form is None or is_required:
-            source = self.calls.grammar(tools, is_required=is_required, is_parallel=is_parallel)
-            return Constraint(kind="lark", source=source, preface=preface, field="tools")
-        calls = self.calls.grammar(tools, is_required=True, is_parallel=is_parallel)
-        forms = [{"kind": "lark", "source": calls}, {"kind": form.kind, "source": form.source}]
-        return Constraint(kind="any_of", source=json.dumps(forms), preface=preface, field=form.field)
+        try:
+            return self.calls.grammar(tools, is_required=is_required, is_parallel=chat.tool_choice.is_parallel)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise _refusal(chat, "the parameters of a tool are not a valid json schema") from error
+
+
+def _refusal(chat: Chat, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{chat.tools_field} cannot be honoured: {reason}", chat.tools_field, "unsupported_tools"
+    )

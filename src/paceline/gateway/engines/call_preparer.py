@@ -47,7 +47,7 @@ class CallPreparer:
         """Raises InvalidRequestError for a call that this model cannot honour."""
         if isinstance(call.input, Chat):
             return await self._prepare_chat(call, call.input, model)
-        constraint = await self._first_compiling([call.constraint] if call.constraint else [])
+        constraint = await self._first_compiling([call.constraint] if call.constraint else [], call)
         prompts = await self.encoder.encode_prompts(call.input, model, call.size_bytes)
         echoed = await self.encoder.texts_of(call.input, call.size_bytes) if call.echo else None
         return PreparedCall(prompts=prompts, constraint=constraint, echoed=echoed)
@@ -65,8 +65,8 @@ class CallPreparer:
             constraints = iter(await asyncio.to_thread(list, constraints))
         return PreparedCall(
             prompts=[rendered.token_ids],
-            constraint=await self._first_compiling(constraints),
-            new_parser=partial(answer_format.parser, chat, rendered.text),
+            constraint=await self._first_compiling(constraints, call),
+            new_parser=partial(answer_format.parser, chat, call.constraint, rendered.text),
         )
 
     async def _answer_format(self) -> AnswerFormat:
@@ -74,13 +74,13 @@ class CallPreparer:
             self._format = AnswerFormat.of(await self.encoder.tokenizer(), self._config)
         return self._format
 
-    async def _first_compiling(self, constraints: Iterable[Constraint]) -> Constraint | None:
+    async def _first_compiling(self, constraints: Iterable[Constraint], call: GenerationCall) -> Constraint | None:
         """Returns the first constraint that compiles, as a grammar; None if there is none. Raises the first one's error
         if all of them fail."""
         errors: list[InvalidRequestError] = []
         for constraint in constraints:
             try:
-                return await self._check.check(constraint)
+                return await self._check.check(constraint, call.principal.tenant)
             except InvalidRequestError as error:
                 errors.append(error)
         if errors:

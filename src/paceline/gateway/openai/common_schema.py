@@ -105,21 +105,27 @@ class GenerationFields(Strict):
         limit = self.token_limit
         if limit is not None and (self.min_tokens or 0) > limit:
             raise field_error("min_tokens", f"it exceeds the limit of {limit} tokens, lower it or raise max_tokens")
-        if len(forms := self._forms()) > 1:
-            raise field_error(forms[1].field, f"{forms[0].field} already sets the form of the answer, send only one")
+        if len(fields := self._form_fields()) > 1:
+            raise field_error(fields[1], f"{fields[0]} already sets the form of the answer, send only one")
+        if fields and self.min_tokens:
+            raise field_error("min_tokens", f"with {fields[0]}, the answer ends where its form ends, leave it out")
         return self
 
     @property
     def constraint(self) -> Constraint | None:
         """The form of the answer; None means free text."""
-        return next(iter(self._forms()), None)
+        if self.response_format is not None and self.response_format.type != "text":
+            return self.response_format.constraint
+        sources = {"regex": self.regex, "grammar": self.grammar, "choice": self.choice and json.dumps(self.choice)}
+        given = ((name, source) for name, source in sources.items() if source is not None)
+        return next((Constraint(kind=name, source=source, field=name) for name, source in given), None)
 
-    def _forms(self) -> list[Constraint]:
-        forms = [] if self.response_format is None else [self.response_format.constraint]
-        choices = None if self.choice is None else json.dumps(self.choice)
-        for name, source in (("regex", self.regex), ("grammar", self.grammar), ("choice", choices)):
-            forms.append(None if source is None else Constraint(kind=name, source=source, field=name))
-        return [form for form in forms if form is not None]
+    def _form_fields(self) -> list[str]:
+        """Returns the names of the fields that ask for a form."""
+        values = {"regex": self.regex, "grammar": self.grammar, "choice": self.choice}
+        fields = [name for name, value in values.items() if value is not None]
+        is_form = self.response_format is not None and self.response_format.type != "text"
+        return ["response_format", *fields] if is_form else fields
 
     @property
     def token_limit(self) -> int | None:

@@ -29,6 +29,7 @@ def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
         {**_effort(body), **(body.chat_template_kwargs or {})},
         body.all_tools,
         body.all_tool_choice,
+        "functions" if body.functions else "tools",
     )
     return _call(body, arrival, "chatcmpl", chat, echo=False)
 

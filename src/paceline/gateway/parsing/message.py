@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,15 @@ class ToolCall:
     name: str
     arguments: str = ""
     call_id: str = field(default_factory=lambda: f"call_{secrets.token_hex(_ID_BYTES)}")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the arguments are JSON. A stop string may have cut them off."""
+        try:
+            json.loads(self.arguments)
+        except ValueError:
+            return False
+        return True
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 
@@ -18,6 +18,15 @@ class Tool:
     description: str | None
     parameters: dict[str, Any] | None
     is_strict: bool
+
+    def with_any_arguments(self) -> Tool:
+        """Returns the tool with parameters of the same names and any values; a strict tool stays as it is."""
+        if self.is_strict:
+            return self
+        properties = (self.parameters or {}).get("properties")
+        names = properties if isinstance(properties, dict) else {}
+        anything = {"type": "object", "properties": {name: {} for name in names}, "additionalProperties": True}
+        return replace(self, parameters=anything)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,11 @@ class CallFormat(ABC):
         """Returns whether a model with this chat template writes calls in this format."""
 
     @abstractmethod
-    def parser(self, tools: Sequence[Tool]) -> CallParser:
-        """Returns a parser for one answer. Only calls of these tools are calls; everything else is content."""
+    def parser(self, tools: Sequence[Tool], *, needs_markers: bool = False) -> CallParser:
+        """Returns a parser for one answer. Only calls of these tools are calls; everything else is content.
+
+        With `needs_markers`, JSON without the markers of a call is content too, unless the format has no markers.
+        """
 
     @abstractmethod
     def grammar(self, tools: Sequence[Tool], *, is_required: bool, is_parallel: bool) -> str:

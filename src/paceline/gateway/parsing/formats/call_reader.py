@@ -35,6 +35,7 @@ class CallReader(TextReader):
     def _content_until(self, markers: Sequence[str]) -> Reading[str]:
         """Gives out content up to the first marker and returns the marker, which stays held."""
         pending = ""
+        num_blank = 0  # this many held characters are known to be white space
         while pending not in markers:
             if self._is_amid_content and not pending and (plain := self._plain_text(markers)):
                 self._parts.append(Content(plain))
@@ -42,8 +43,11 @@ class CallReader(TextReader):
             while not any(marker.startswith(pending) for marker in markers):
                 pending = pending[1:]
             settled = len(self._held) - len(pending)
-            if self._is_amid_content or "".join(self._held[:settled]).strip(WHITE_SPACE):
+            if self._is_amid_content or any(one not in WHITE_SPACE for one in self._held[num_blank:settled]):
                 self._give_content(settled)
+                num_blank = 0
+            else:
+                num_blank = max(num_blank, settled)
         return pending
 
     def _attempt(self, call: Reading[None]) -> Reading[None]:

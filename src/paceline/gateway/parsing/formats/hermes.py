@@ -27,9 +27,9 @@ class HermesFormat(CallFormat):
         has_marker_line = any(_BEGIN + line_break in template for line_break in ("\n", "\\n"))
         return has_marker_line and "arguments" in template and not any(one in template for one in _OTHER_FORMATS)
 
-    def parser(self, tools: Sequence[Tool]) -> CallParser:
+    def parser(self, tools: Sequence[Tool], *, needs_markers: bool = False) -> CallParser:
         """Returns a parser for one answer."""
-        return _HermesReader(tools)
+        return _HermesReader(tools, needs_markers=needs_markers)
 
     def grammar(self, tools: Sequence[Tool], *, is_required: bool, is_parallel: bool) -> str:
         """Returns a grammar for whole answers."""
@@ -41,9 +41,13 @@ class _HermesReader(JsonCallReader):
     """Also reads calls without the markers, alone or in a fence, because small models often forget the markers. Such a
     call must begin with its name, so that other JSON is not held back."""
 
+    def __init__(self, tools: Sequence[Tool], *, needs_markers: bool) -> None:
+        super().__init__(tools)
+        self._begins = (_BEGIN,) if needs_markers else (_BEGIN, _FENCE, "{")
+
     def _run(self) -> Reading[None]:
         while True:
-            marker = yield from self._content_until((_BEGIN, _FENCE, "{"))
+            marker = yield from self._content_until(self._begins)
             if marker == "{":
                 self._unread(marker)
             yield from self._attempt(self._call() if marker == _BEGIN else self._bare_call(marker == _FENCE))

@@ -28,7 +28,7 @@ class Llama3Format(CallFormat):
         is_llama_call = "<|start_header_id|>" in template and '"parameters": ' in template
         return (_TAG in template or is_llama_call) and "<function=" not in template
 
-    def parser(self, tools: Sequence[Tool]) -> CallParser:
+    def parser(self, tools: Sequence[Tool], *, needs_markers: bool = False) -> CallParser:
         """Returns a parser for one answer."""
         return _Llama3Reader(tools)
 

@@ -27,7 +27,7 @@ class MistralFormat(CallFormat):
         """Returns whether the template has the marker."""
         return _BEGIN in template
 
-    def parser(self, tools: Sequence[Tool]) -> CallParser:
+    def parser(self, tools: Sequence[Tool], *, needs_markers: bool = False) -> CallParser:
         """Returns a parser for one answer."""
         return _MistralReader(tools)
 

@@ -14,8 +14,8 @@ def parameter_schemas(parameters: dict[str, Any] | None) -> dict[str, dict[str, 
     """Returns the schema of each parameter, with the definitions that it may refer to."""
     schema = parameters or {}
     definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    properties = schema.get("properties", {})
-    return {name: {**_resolved(one, definitions), **definitions} for name, one in properties.items()}
+    resolved = {name: _resolved(one, definitions) for name, one in schema.get("properties", {}).items()}
+    return {name: {**one, **definitions} if "$ref" in json.dumps(one) else one for name, one in resolved.items()}
 
 
 def types_of(schema: dict[str, Any]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from paceline.gateway.parsing.formats import grammar
 from paceline.gateway.parsing.formats.call_format import CallFormat, CallParser
@@ -27,7 +28,7 @@ class Qwen3CoderFormat(CallFormat):
     """Each call is `<tool_call>`, `<function=name>`, and its parameters, each between tags on lines of their own.
 
     A value ends at the first `</parameter>`. The grammar enforces types, enums and required parameters, in the order
-    of the schema, and other limits for values that are JSON; strings may be any text.
+    of the schema, and other limits for values that are JSON. Strings may be any text, for strict tools too.
     """
 
     name = "qwen3-coder"
@@ -37,7 +38,7 @@ class Qwen3CoderFormat(CallFormat):
         """Returns whether the template has the marker and the tags of functions and parameters."""
         return all(tag in template for tag in (_BEGIN, _FUNCTION, _PARAMETER))
 
-    def parser(self, tools: Sequence[Tool]) -> CallParser:
+    def parser(self, tools: Sequence[Tool], *, needs_markers: bool = False) -> CallParser:
         """Returns a parser for one answer."""
         return _Qwen3CoderReader(tools)
 
@@ -51,20 +52,20 @@ class Qwen3CoderFormat(CallFormat):
 def _function(tool: Tool) -> str:
     required = (tool.parameters or {}).get("required", [])
     parameters = [
-        f"({_parameter(tool, name)}){'' if name in required else '?'}" for name in parameter_schemas(tool.parameters)
+        f"({_parameter(name, schema, is_strict=tool.is_strict)}){'' if name in required else '?'}"
+        for name, schema in parameter_schemas(tool.parameters).items()
     ]
     head, end = grammar.text(f"{_FUNCTION}{tool.name}>\n"), grammar.text(_FUNCTION_END)
     return " ".join([head, *parameters, end])
 
 
-def _parameter(tool: Tool, name: str) -> str:
-    schema = parameter_schemas(tool.parameters)[name]
+def _parameter(name: str, schema: dict[str, Any], *, is_strict: bool) -> str:
     end = grammar.text(f"\n{_PARAMETER_END}\n")
     texts = fixed_texts(schema)
     if texts is not None:
         value = f"({' | '.join(map(grammar.text, texts))}) {end}"
     elif types_of(schema) and "string" not in types_of(schema):
-        value = f"{grammar.json_value(schema, is_strict=tool.is_strict)} {end}"
+        value = f"{grammar.json_value(schema, is_strict=is_strict)} {end}"
     else:
         value = r'raw "\n"'
     return f"{grammar.text(f'{_PARAMETER}{name}>' + chr(10))} {value}"
