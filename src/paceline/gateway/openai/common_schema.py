@@ -116,7 +116,8 @@ class GenerationFields(Strict):
         """The form of the answer; None means free text."""
         if self.response_format is not None and self.response_format.type != "text":
             return self.response_format.constraint
-        sources = {"regex": self.regex, "grammar": self.grammar, "choice": self.choice and json.dumps(self.choice)}
+        choices = None if self.choice is None else json.dumps(self.choice)
+        sources = {"regex": self.regex, "grammar": self.grammar, "choice": choices}
         given = ((name, source) for name, source in sources.items() if source is not None)
         return next((Constraint(kind=name, source=source, field=name) for name, source in given), None)
 
