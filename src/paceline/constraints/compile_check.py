@@ -25,6 +25,7 @@ _LONG_SOURCE_CHARACTERS = 2048
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME")
 _TIMEOUT_S = 20.0  # the process ends itself after 1 s of CPU time, which takes longer beside busy engines
 _MAX_REMEMBERED = 4096
+_MAX_REMEMBERED_CHARACTERS = 2**24
 _END_TIMEOUT_S = 1.0  # between the end of its output and its end
 _SIGNALS_OF_LIMITS = frozenset({signal.SIGPROF, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT})
 _TOO_COMPLEX = "it takes too much time or memory to compile; make it smaller"
@@ -42,6 +43,7 @@ class CompileCheck:
         self._thread = ThreadPoolExecutor(1, "check")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._replies: OrderedDict[bytes, _Reply] = OrderedDict()
+        self._num_characters = 0
 
     async def check(self, constraint: Constraint, tenant: str = "") -> Constraint:
         """Returns the same constraint as a grammar that is already written, so that an engine only compiles it.
@@ -78,11 +80,19 @@ class CompileCheck:
         try:
             if self._process is None:
                 self._process = _CompileProcess()
-            self._replies[key] = self._process.ask(grammar)
+            self._remember(key, self._process.ask(grammar))
         except (OSError, EOFError, TimeoutError) as error:
             self._fail(key, error)
-        while len(self._replies) > _MAX_REMEMBERED:
-            self._replies.popitem(last=False)
+
+    def _remember(self, key: bytes, reply: _Reply) -> None:
+        """Remembers a reply, and forgets those that were used least lately if they are too many or too long."""
+        self._replies[key] = reply
+        self._num_characters += len(reply.grammar)
+        while len(self._replies) > 1 and (
+            len(self._replies) > _MAX_REMEMBERED or self._num_characters > _MAX_REMEMBERED_CHARACTERS
+        ):
+            _, forgotten = self._replies.popitem(last=False)
+            self._num_characters -= len(forgotten.grammar)
 
     def _fail(self, key: bytes, error: Exception) -> None:
         """Ends the process. Remembers that the grammar is too complex if the process went over a limit; otherwise
@@ -91,7 +101,7 @@ class CompileCheck:
         is_over_limit = process is not None and process.end() in _SIGNALS_OF_LIMITS
         if not is_over_limit:
             raise PacelineError(f"the constraint could not be checked ({error!r}): send the request again") from error
-        self._replies[key] = _Reply("", _TOO_COMPLEX)
+        self._remember(key, _Reply("", _TOO_COMPLEX))
 
 
 @dataclass(frozen=True, slots=True)
