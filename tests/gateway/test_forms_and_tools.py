@@ -257,8 +257,8 @@ def test_calls_and_results_go_back_into_the_template(client: OpenAI) -> None:
     short = chat(client, messages=MESSAGES, max_tokens=1)
     long = chat(client, messages=[*MESSAGES, replayed, result], tools=TOOLS, max_tokens=1)
     assert long.usage.prompt_tokens > short.usage.prompt_tokens + 100
-    same = chat(client, messages=[*MESSAGES, replayed, result], tools=TOOLS, tool_choice="none", max_tokens=1)
-    assert same.usage.prompt_tokens == long.usage.prompt_tokens  # the history still needs the tools
+    without = chat(client, messages=[*MESSAGES, replayed, result], tools=TOOLS, tool_choice="none", max_tokens=1)
+    assert without.usage.prompt_tokens < long.usage.prompt_tokens - 100
 
 
 def test_tools_and_a_form_together_give_a_call_or_the_form(client: OpenAI) -> None:

@@ -121,7 +121,7 @@ def check_prompt(token_ids: list[int], model: ModelInfo, param: str) -> None:
 
 
 def _render_chat(tokenizer: Tokenizer, chat: Chat) -> str:
-    tools = [_template_tool(tool) for tool in chat.tools]
+    tools = [_template_tool(tool) for tool in chat.allowed_tools]
     return tokenizer.render_chat(chat.messages, tools or None, **chat.template_options)
 
 
