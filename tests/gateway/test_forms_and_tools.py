@@ -196,6 +196,23 @@ def test_a_named_call_calls_that_tool(client: OpenAI) -> None:
     assert (name, arguments["zone"] in ("utc", "local")) == ("clock", True)
 
 
+def test_allowed_tools_are_the_only_ones_that_are_called(client: OpenAI) -> None:
+    def allowed(mode: str, *names: str) -> Any:
+        tools = [{"type": "function", "function": {"name": name}} for name in names]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+    fields: dict[str, Any] = {"tools": TOOLS, "parallel_tool_calls": False}
+    for seed in range(3):
+        choice = chat(client, tool_choice=allowed("required", "clock"), seed=seed, **fields).choices[0]
+        assert [name for name, _ in called(choice)] == ["clock"]
+    both = chat(client, tool_choice=allowed("required", "clock", "distance"), **fields)
+    assert both.choices[0].message.tool_calls
+    for wrong in (allowed("required", "g"), allowed("none", "clock"), allowed("auto")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            chat(client, tool_choice=wrong, **fields)
+        assert caught.value.param == "tool_choice"
+
+
 @pytest.mark.parametrize("is_parallel", [True, False])
 def test_a_stream_brings_the_same_calls_in_pieces(client: OpenAI, is_parallel: bool) -> None:
     fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": is_parallel}

@@ -34,6 +34,6 @@ def test_formats_are_found_by_name() -> None:
 
 def test_a_tool_choice_allows_all_one_or_no_tools() -> None:
     assert ToolChoice().allowed(TOOLS) == list(TOOLS)
-    assert ToolChoice("required", "get").allowed(TOOLS) == [TIME]
+    assert ToolChoice("required", frozenset({"get"})).allowed(TOOLS) == [TIME]
     assert ToolChoice("none").allowed(TOOLS) == []
     assert [ToolChoice(mode).is_required for mode in ("none", "auto", "required")] == [False, False, True]

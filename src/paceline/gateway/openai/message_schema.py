@@ -116,18 +116,38 @@ class ChatMessage(Strict):
 
 
 def _tool_choice(value: Any) -> ToolChoice | None:  # noqa: ANN401 - a JSON value
-    """Converts `tool_choice` or the older `function_call`: none, auto, required, or an object that names a function."""
+    """Converts `tool_choice` or the older `function_call`: none, auto, required, an object that names a function, or an
+    object of the type allowed_tools with a mode and several functions."""
     if value is None:
         return None
     if value in ("none", "auto", "required"):
         return ToolChoice(value)
+    if not isinstance(value, dict):
+        raise _bad_choice()
+    if value.get("type") != "allowed_tools":
+        return ToolChoice("required", frozenset({_name_of(value)}))
+    allowed = value.get("allowed_tools")
+    if not isinstance(allowed, dict) or allowed.get("mode") not in ("auto", "required"):
+        raise _bad_choice()
+    tools = allowed.get("tools")
+    if not isinstance(tools, list) or not tools:
+        raise _bad_choice()
+    return ToolChoice(allowed["mode"], frozenset(map(_name_of, tools)))
+
+
+def _name_of(value: Any) -> str:  # noqa: ANN401
+    """Returns the name in `{"type": "function", "function": {"name": ...}}` or in the older `{"name": ...}`."""
     function = value.get("function", value) if isinstance(value, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
-        raise PydanticCustomError(
-            "invalid_value", "it must be none, auto, required, or an object that names a function"
-        )
-    return ToolChoice("required", name)
+        raise _bad_choice()
+    return name
+
+
+def _bad_choice() -> PydanticCustomError:
+    return PydanticCustomError(
+        "invalid_value", "it must be none, auto, required, an object that names a function, or one of allowed_tools"
+    )
 
 
 ToolChoiceField = Annotated[
@@ -145,5 +165,5 @@ def check_tools(functions: list[FunctionDefinition], choice: ToolChoice | None, 
         raise field_error(fields[0], "two functions have the same name")
     if choice is not None and choice.is_required and not names:
         raise field_error(fields[1], f"there are no {fields[0]} to call")
-    if choice is not None and choice.name not in (None, *names):
-        raise field_error(fields[1], f"there is no function named {choice.name!r}")
+    if choice is not None and (unknown := (choice.names or frozenset()) - set(names)):
+        raise field_error(fields[1], f"there is no function named {min(unknown)!r}")

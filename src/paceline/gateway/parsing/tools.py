@@ -31,10 +31,10 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether the model may or must call tools. A `name` allows only that tool; clients use it with 'required'."""
+    """Whether the model may or must call tools, and which of them (`names` None: all of them)."""
 
     mode: Literal["none", "auto", "required"] = "auto"
-    name: str | None = None
+    names: frozenset[str] | None = None
     is_parallel: bool = True
 
     @property
@@ -46,4 +46,4 @@ class ToolChoice:
         """Returns the tools that the model may call, in the given order."""
         if self.mode == "none":
             return []
-        return [tool for tool in tools if self.name in (None, tool.name)]
+        return [tool for tool in tools if self.names is None or tool.name in self.names]
