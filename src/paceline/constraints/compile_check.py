@@ -57,7 +57,9 @@ class CompileCheck:
         if key not in self._replies:
             turn = self._turns.setdefault(tenant, asyncio.Lock())
             async with turn:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, key, grammar)
+                if key not in self._replies:
+                    loop = asyncio.get_running_loop()
+                    self._remember(key, await loop.run_in_executor(self._thread, self._ask, grammar))
         reply = self._replies[key]
         self._replies.move_to_end(key)
         if reply.reason:
@@ -73,16 +75,14 @@ class CompileCheck:
             self._process.end()
             self._process = None
 
-    def _ask(self, key: bytes, grammar: str) -> None:
-        """Remembers the reply of the process, in the thread for that. A process that has failed is replaced."""
-        if key in self._replies:
-            return
+    def _ask(self, grammar: str) -> _Reply:
+        """Returns the reply of the process, in the thread for that. A process that has failed is replaced."""
         try:
             if self._process is None:
                 self._process = _CompileProcess()
-            self._remember(key, self._process.ask(grammar))
+            return self._process.ask(grammar)
         except (OSError, EOFError, TimeoutError) as error:
-            self._fail(key, error)
+            return self._reply_to_failure(error)
 
     def _remember(self, key: bytes, reply: _Reply) -> None:
         """Remembers a reply, and forgets those that were used least lately if they are too many or too long."""
@@ -94,14 +94,13 @@ class CompileCheck:
             _, forgotten = self._replies.popitem(last=False)
             self._num_characters -= len(forgotten.grammar)
 
-    def _fail(self, key: bytes, error: Exception) -> None:
-        """Ends the process. Remembers that the grammar is too complex if the process went over a limit; otherwise
-        raises PacelineError, and a later check may succeed."""
+    def _reply_to_failure(self, error: Exception) -> _Reply:
+        """Ends the process. Returns that the grammar is too complex if the process went over a limit; otherwise raises
+        PacelineError, and a later check may succeed."""
         process, self._process = self._process, None
-        is_over_limit = process is not None and process.end() in _SIGNALS_OF_LIMITS
-        if not is_over_limit:
-            raise PacelineError(f"the constraint could not be checked ({error!r}): send the request again") from error
-        self._remember(key, _Reply("", _TOO_COMPLEX))
+        if process is not None and process.end() in _SIGNALS_OF_LIMITS:
+            return _Reply("", _TOO_COMPLEX)
+        raise PacelineError(f"the constraint could not be checked ({error!r}): send the request again") from error
 
 
 @dataclass(frozen=True, slots=True)
