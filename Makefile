@@ -51,10 +51,9 @@ test-large: setup
 test-emulated: setup
 	$(BIN)/python -m pytest -m emulated $(ARGS)
 
-# The clients have an environment of their own, which git ignores because it says so itself.
+# The clients have an environment of their own.
 $(CLIENTS_VENV)/.setup: $(CLIENTS)/requirements.txt | $(BIN)/python
 	$(PYTHON) -m venv $(CLIENTS_VENV)
-	echo '*' > $(CLIENTS_VENV)/.gitignore
 	$(CLIENTS_VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
 	touch $@
 

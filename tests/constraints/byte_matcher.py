@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher
 
-from paceline.constraints.compile_worker import read_grammar
+from paceline.constraints.compile_worker import byte_tokenizer, read_grammar
 from paceline.constraints.grammars import guidance_grammar
 from paceline.core import Constraint
 
-_END = 256
-
-
-class _Bytes:
-    tokens = (*(bytes([value]) for value in range(_END)), b"<end>")
-    eos_token_id = _END
-    bos_token_id = None
-    special_token_ids = (_END,)
-
-    def __call__(self, text: bytes) -> list[int]:
-        return list(text)
+_NUM_BYTES = 256
 
 
 class ByteMatcher:
@@ -27,7 +17,7 @@ class ByteMatcher:
 
     def __init__(self, constraint: Constraint) -> None:
         grammar = read_grammar(guidance_grammar(constraint))
-        self._matcher = LLMatcher(LLTokenizer(TokenizerWrapper(_Bytes())), grammar, log_level=0)
+        self._matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
         assert not self._matcher.is_error(), self._matcher.get_error()
 
     def allows(self, text: str) -> bool:
@@ -44,6 +34,6 @@ class ByteMatcher:
         """Returns the bytes that may follow the text."""
         matcher = self._matcher.deep_copy()
         matcher.try_consume_tokens(list(text.encode()))
-        mask = np.zeros(_END // 32 + 1, np.uint32)
+        mask = np.zeros(_NUM_BYTES // 32 + 1, np.uint32)
         matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        return bytes(np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:_END]).tolist())
+        return bytes(np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:_NUM_BYTES]).tolist())

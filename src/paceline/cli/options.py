@@ -211,10 +211,7 @@ def server_options(
     ] = None,
     tool_format: Annotated[
         str | None,
-        typer.Option(
-            help="Format of the model's tool calls: hermes, qwen3-coder, llama3 or mistral; default: as its template "
-            "shows."
-        ),
+        typer.Option(help="Name of the format of the model's tool calls; default: the one that its template shows."),
     ] = None,
     reasoning_format: Annotated[
         str | None,

@@ -40,6 +40,11 @@ class _Bytes:
         return list(text)
 
 
+def byte_tokenizer() -> LLTokenizer:
+    """Returns a vocabulary of single bytes, whose last token ends an output."""
+    return LLTokenizer(TokenizerWrapper(_Bytes()))
+
+
 def read_grammar(written: str) -> str:
     """Returns a grammar of `llguidance` in which GBNF is converted to Lark; raises ValueError if that fails."""
     if UNREAD not in written:
@@ -63,7 +68,7 @@ def main() -> None:
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    tokenizer = LLTokenizer(TokenizerWrapper(_Bytes()))
+    tokenizer = byte_tokenizer()
     threading.stack_size(_STACK_BYTES)
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)  # its default action ends the process

@@ -34,6 +34,7 @@ _MARKER_TEXTS = (
     *("<think>", "</think>", "[THINK]", "[/THINK]"),
     *("<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
 )
+"""Spellings that mark reasoning and tool calls. Some vocabularies have them as control tokens."""
 
 
 class TokenType(enum.IntEnum):

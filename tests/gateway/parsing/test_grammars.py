@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 
 import pytest
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher
 
+from paceline.constraints.compile_worker import byte_tokenizer
 from paceline.gateway.parsing.events import CallArguments
 from paceline.gateway.parsing.tools import Tool
 from tests.gateway.parsing.parsed import TOOLS, format_named, parsed_pieces
@@ -21,23 +21,6 @@ XML_ARGUMENTS = (
 )
 
 
-class _Bytes:
-    """A vocabulary of single bytes and an end token."""
-
-    eos_token_id = 256
-    bos_token_id = None
-    special_token_ids = (256,)
-    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
-
-    def __call__(self, text: bytes | str) -> list[int]:
-        return list(text.encode() if isinstance(text, str) else text)
-
-
-@cache
-def _tokenizer() -> LLTokenizer:
-    return LLTokenizer(TokenizerWrapper(_Bytes()))
-
-
 def _grammar(name: str, is_required: bool, is_parallel: bool, tools: tuple[Tool, ...] = TOOLS) -> str:
     form = format_named(name.removesuffix("-list"))
     return form.grammar(tools, is_required=is_required, is_parallel=is_parallel)
@@ -45,7 +28,7 @@ def _grammar(name: str, is_required: bool, is_parallel: bool, tools: tuple[Tool,
 
 def _accepted(grammar: str, text: str) -> tuple[str, bool]:
     """Returns the beginning of the text that the grammar accepts, and whether the answer may end there."""
-    matcher = LLMatcher(_tokenizer(), grammar, log_level=0)
+    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
     assert not matcher.is_error(), matcher.get_error()
     data = text.encode()
     number = next((place for place, byte in enumerate(data) if not matcher.try_consume_tokens([byte])), len(data))
@@ -146,7 +129,7 @@ def test_only_a_strict_tool_is_refused_for_a_schema_that_cannot_be_enforced(name
     schema = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}, "required": ["a"]}
     call = _call(name, "f", '{"a": [1]}', "<parameter=a>\n[1]\n</parameter>\n")
     assert _accepted(_grammar(name, True, True, (Tool("f", None, schema, False),)), call) == (call, True)
-    strict = LLMatcher(_tokenizer(), _grammar(name, True, True, (Tool("f", None, schema, True),)), log_level=0)
+    strict = LLMatcher(byte_tokenizer(), _grammar(name, True, True, (Tool("f", None, schema, True),)), log_level=0)
     assert strict.is_error()
 
 

@@ -97,10 +97,11 @@ class AnswerFormat:
         self, chat: Chat, tools: list[Tool], form: Constraint | None, preface: Preface | None
     ) -> Constraint:
         """Raises InvalidRequestError if no grammar can be written for these tools."""
-        is_free = form is None or chat.tool_choice.is_required
-        source = self._grammar(chat, tools, is_required=chat.tool_choice.is_required or not is_free)
-        if form is None or is_free:
+        is_required = chat.tool_choice.is_required
+        if form is None or is_required:
+            source = self._grammar(chat, tools, is_required=is_required)
             return Constraint(kind="lark", source=source, preface=preface, field=chat.tools_field)
+        source = self._grammar(chat, tools, is_required=True)
         forms = [{"kind": "lark", "source": source}, {"kind": form.kind, "source": form.source}]
         field = f"{chat.tools_field} or {form.field}"
         return Constraint(kind="any_of", source=json.dumps(forms), preface=preface, field=field)

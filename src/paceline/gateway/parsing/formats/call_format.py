@@ -21,14 +21,9 @@ class CallParser(Protocol):
 
 
 class CallFormat(ABC):
-    """One way to write tool calls.
-
-    `markers` are the texts that begin a call or its arguments. Some vocabularies have them as control tokens; the
-    engine must show these tokens as text.
-    """
+    """One way to write tool calls."""
 
     name: ClassVar[str]
-    markers: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def is_format_of(self, template: str) -> bool:

@@ -20,7 +20,6 @@ class HermesFormat(CallFormat):
     """Each call is `<tool_call>`, a line with a JSON object, and `</tool_call>`."""
 
     name = "hermes"
-    markers = (_BEGIN, _END)
 
     def is_format_of(self, template: str) -> bool:
         """Returns whether the template has the marker on a line of its own, and no sign of another format."""

@@ -21,7 +21,6 @@ class Llama3Format(CallFormat):
     """
 
     name = "llama3"
-    markers = (_TAG,)
 
     def is_format_of(self, template: str) -> bool:
         """Returns whether the template has the tag, or Llama's headers and calls with "parameters"."""

@@ -21,7 +21,6 @@ class MistralFormat(CallFormat):
     """
 
     name = "mistral"
-    markers = (_BEGIN, _ARGUMENTS, _ID)
 
     def is_format_of(self, template: str) -> bool:
         """Returns whether the template has the marker."""

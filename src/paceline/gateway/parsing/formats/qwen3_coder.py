@@ -32,7 +32,6 @@ class Qwen3CoderFormat(CallFormat):
     """
 
     name = "qwen3-coder"
-    markers = (_BEGIN, _END)
 
     def is_format_of(self, template: str) -> bool:
         """Returns whether the template has the marker and the tags of functions and parameters."""
