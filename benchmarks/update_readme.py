@@ -113,6 +113,9 @@ def measure_mode(mode: Mode, tasks: Sequence[Task]) -> tuple[dict[str, float], d
 
 def measure(modes: Sequence[Mode], tasks: Sequence[Task], num_rounds: int) -> tuple[Rates, list[str]]:
     """Returns the rates, and which of Paceline's answers differ from those of plain decoding."""
+    for mode in modes:
+        with mode.start():  # a server that cannot start ends the run at once, and not after many minutes
+            pass
     rates: Rates = {mode.name: {task.id: [] for task in tasks} for mode in modes}
     plain_texts: dict[str, str] = {}
     different: dict[str, None] = {}

@@ -20,9 +20,9 @@ from paceline.gateway.errors import (
     UnknownModelError,
 )
 from paceline.gateway.http.disconnect import ClientGoneError, until_disconnect
-from paceline.gateway.http.errors import api_error_from
-from paceline.gateway.http.event_stream import event
+from paceline.gateway.http.errors import api_error_from, openai_error_body
 from paceline.gateway.http.listener import open_listener, url_of
+from paceline.gateway.http.streamed_response import event
 from paceline.gateway.principal import Principal, Role, principal_of
 from paceline.observability.logging import JsonFormatter, PlainFormatter, log_event
 
@@ -125,13 +125,13 @@ def test_every_error_of_the_service_has_its_status(
 ) -> None:
     answer = api_error_from(error)
     assert (answer.status, answer.code, answer.headers.get("retry-after")) == (status, code, retry_after)
-    assert answer.body["error"]["message"] == str(error)
+    assert openai_error_body(answer)["error"]["message"] == str(error)
 
 
 def test_an_error_nobody_meant_tells_nothing_about_its_inside() -> None:
     answer = api_error_from(KeyError("secret"))
     assert answer.status == 500
-    assert "secret" not in str(answer.body)
+    assert "secret" not in str(openai_error_body(answer))
 
 
 def test_an_event_is_one_line_of_json() -> None:

@@ -20,6 +20,7 @@ class ScriptedReplica:
     is_ready: bool = True
     num_outstanding: int = 0
     context_window_size: int | None = None
+    card: None = None
     opening: asyncio.Event = field(default_factory=asyncio.Event)
     error: ServiceError | None = None
 

@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 from starlette.requests import Request as HttpRequest
 
+from paceline.checkpoint import ResolvedModel
 from paceline.config import ServerConfig
-from paceline.core import Request, SamplingParams, SpeculationParams
+from paceline.core import Request, SpeculationParams
 from paceline.core.errors import ContextOverflowError, InvalidRequestError
 from paceline.core.messages import ModelInfo, ToEngine
 from paceline.gateway.engines.call_preparer import CallPreparer
+from paceline.gateway.engines.model_card import LoadedModel, ModelCard, load_model
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.replica import ProcessReplica
-from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
+from paceline.gateway.engines.prompt_encoder import PromptEncoder
 from paceline.gateway.errors import QueueFullError
 from paceline.gateway.generation_call import Chat, GenerationCall
-from paceline.gateway.openai import routes
+from paceline.gateway.http import routes
+from paceline.gateway.http.arrival import arrival_of
 from paceline.gateway.openai.schema import CompletionRequest
 from paceline.gateway.principal import Principal
 from paceline.observability import StatusBoard
@@ -32,6 +35,18 @@ from paceline.tokenizer import Tokenizer
 from tests.support.tiny_gguf import TinyPair
 
 LARGE = 2**20
+CARD = ModelCard(
+    architecture="llama",
+    num_parameters=1,
+    quantization="F32",
+    size_bytes=1,
+    modified_s=0.0,
+    sampling={},
+    chat_template="",
+    has_tools=False,
+    has_infill=False,
+    max_context_size=64,
+)
 
 
 class Recorder:
@@ -54,7 +69,7 @@ class Recorder:
 
 @pytest.fixture
 def tokenizer(tiny_pair: TinyPair) -> Tokenizer:
-    return load_tokenizer(tiny_pair.target)
+    return load_model(ResolvedModel("tiny", tiny_pair.target), has_author_sampling=True).tokenizer
 
 
 @pytest.fixture
@@ -64,7 +79,7 @@ def info(tokenizer: Tokenizer) -> ModelInfo:
 
 def encoder(tokenizer: Any) -> PromptEncoder:
     ready = asyncio.get_running_loop().create_future()
-    ready.set_result(tokenizer)
+    ready.set_result(LoadedModel(tokenizer, CARD))
     return PromptEncoder(ready)
 
 
@@ -218,7 +233,7 @@ async def test_the_queue_is_checked_before_anything_is_encoded(
             model=None,
             input=content,
             num_choices=num_choices,
-            sampling=SamplingParams(),
+            sampling={},
             speculation=SpeculationParams(),
             principal=Principal(),
             arrival_s=0.0,
@@ -245,7 +260,7 @@ async def test_a_large_body_is_parsed_beside_the_event_loop(
 
     monkeypatch.setattr(routes, "parse_body", parse)
     request = HttpRequest({"type": "http", "method": "POST", "headers": []}, receive)
-    body = await routes._body_of(CompletionRequest)(request)
+    body = await routes._parsed(CompletionRequest, await request.body())
     assert body.prompt == ["a" * size]
     assert (threads != [threading.current_thread()]) == is_beside_the_loop
-    assert (await routes._arrival_of(request)).body_size_bytes == size + len('{"prompt": ""}')
+    assert (await arrival_of(request)).body_size_bytes == size + len('{"prompt": ""}')

@@ -16,9 +16,10 @@ from paceline.core.messages import AddRequest, ModelInfo, decode_to_engine, enco
 from paceline.gateway.engines.process.engine_requests import engine_requests
 from paceline.gateway.engines.prompt_encoder import check_prompt
 from paceline.gateway.generation_call import GenerationCall
-from paceline.gateway.http.errors import api_error_from
-from paceline.gateway.openai.generation_call import Arrival, chat_call, completion_call
-from paceline.gateway.openai.parsing import parse_body
+from paceline.gateway.http.arrival import Arrival
+from paceline.gateway.http.body_parsing import parse_body
+from paceline.gateway.http.errors import api_error_from, openai_error_body
+from paceline.gateway.openai.generation_call import chat_call, completion_call
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
 from paceline.gateway.principal import Principal
 from paceline.sampling import RANGES, RequestLimits, check_request, check_sampling_params
@@ -38,7 +39,8 @@ def completion(**fields: Any) -> CompletionRequest:
 def requests_of(
     body: ChatCompletionRequest | CompletionRequest, call_id: str, prompts: list[list[int]]
 ) -> list[Request]:
-    return engine_requests(replace(call_of(body), call_id=call_id), prompts, None)
+    call = replace(call_of(body), call_id=call_id)
+    return engine_requests(call, prompts, SamplingParams(**call.sampling), None)
 
 
 def call_of(body: ChatCompletionRequest | CompletionRequest, tenant: str = "tenant") -> GenerationCall:
@@ -121,7 +123,7 @@ def test_null_means_absent() -> None:
 
 @pytest.mark.parametrize("top_k", [0, -1])
 def test_top_k_of_all_tokens(top_k: int) -> None:
-    assert chat(top_k=top_k).top_k is None
+    assert call_of(chat(top_k=top_k)).sampling["top_k"] is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], 
     error = refusal(ChatCompletionRequest, json.dumps({"messages": MESSAGES, **fields}))
     assert (error.param, error.code) == (param, code)
     assert param in str(error)
-    assert api_error_from(error).body["error"] == {
+    assert openai_error_body(api_error_from(error))["error"] == {
         "message": str(error),
         "type": "invalid_request_error",
         "param": param,
@@ -216,7 +218,8 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], 
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"suffix": "end"}, "suffix"),
+        ({"suffix": "end", "prompt": ["a", "b"]}, "suffix"),
+        ({"suffix": "end", "prompt": [1, 2]}, "suffix"),
         ({"best_of": 2}, "best_of"),
         ({"best_of": 3, "n": 2}, "best_of"),
         ({"echo": True, "logprobs": 1}, "echo"),
@@ -300,7 +303,8 @@ def test_min_tokens_up_to_the_limit_are_honoured() -> None:
 
 
 def test_every_choice_is_the_tenants() -> None:
-    assert [one.tenant for one in engine_requests(call_of(completion(n=2), "key"), [[1], [2]], None)] == ["key"] * 4
+    requests = engine_requests(call_of(completion(n=2), "key"), [[1], [2]], SamplingParams(), None)
+    assert [one.tenant for one in requests] == ["key"] * 4
 
 
 def test_an_image_is_refused_with_its_message() -> None:
@@ -396,7 +400,7 @@ def test_seeds_are_drawn_anew_for_each_call() -> None:
 @pytest.mark.parametrize("fields", [{"logit_bias": {"100": 1}}, {"stop_token_ids": [5, 100]}])
 def test_token_ids_outside_the_vocabulary_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="ends at 99") as caught:
-        check_sampling_params(call_of(chat(**fields)).sampling, MODEL.vocab_size)
+        check_sampling_params(SamplingParams(**call_of(chat(**fields)).sampling), MODEL.vocab_size)
     assert caught.value.param == next(iter(fields))
 
 

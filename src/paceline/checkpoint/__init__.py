@@ -3,6 +3,7 @@
 This package imports only `core`. Tokenizers and architectures read what they need from `GgufFile.metadata`.
 """
 
+from paceline.checkpoint.author_sampling import author_sampling
 from paceline.checkpoint.cache import InstalledModel, ModelCache, default_cache_dir, tokenizer_cache_dir
 from paceline.checkpoint.catalog import CATALOG, DEFAULT_MODEL_NAME, CatalogEntry, HubSource, PackageSource
 from paceline.checkpoint.dequantize import check_weight_types, dequantize
@@ -26,6 +27,7 @@ __all__ = [
     "ProgressListener",
     "ResolvedModel",
     "SilentProgress",
+    "author_sampling",
     "check_weight_types",
     "default_cache_dir",
     "dequantize",

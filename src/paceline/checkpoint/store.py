@@ -41,11 +41,13 @@ _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """A model ready to be opened: its name, its (first) file, and the draft model that the catalog names for it."""
+    """A model ready to be opened: its name, its (first) file, and the draft model and the sampling parameters that the
+    catalog names for it."""
 
     name: str
     path: Path
     default_draft_name: str | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ class ModelStore:
             )
         model = model or self.pull(name_or_path, progress=progress)
         entry = self.catalog.get(model.name)
-        return ResolvedModel(model.name, model.path, entry.default_draft_name if entry else None)
+        if entry is None:
+            return ResolvedModel(model.name, model.path)
+        return ResolvedModel(model.name, model.path, entry.default_draft_name, entry.sampling)
 
     def pull(self, reference: str, *, progress: ProgressListener | None = None) -> InstalledModel:
         """Installs a catalog name, `owner/repository[:file]` of the hub, or a local file; blocks until done.

@@ -217,6 +217,11 @@ def server_options(
         str | None,
         typer.Option(help="auto (reasoning in a field of its own) or none (within the content); default: auto."),
     ] = None,
+    default_sampling: Annotated[
+        str | None,
+        typer.Option(help="Sampling that requests do not set: model (its author's) or openai; default: model."),
+    ] = None,
+    fronts: Annotated[str | None, typer.Option(help="APIs to serve, names joined by commas; default: all.")] = None,
     log_format: Annotated[str | None, typer.Option(help="Format of the log: plain or json.")] = None,
 ) -> dict[str, object]:
     """Returns the settings of the server; None marks an option that was not given."""
@@ -226,6 +231,8 @@ def server_options(
         "served_model_name": served_model_name,
         "tool_format": tool_format,
         "reasoning_format": reasoning_format,
+        "default_sampling": default_sampling,
+        "fronts": fronts,
         "log_format": log_format,
     }
 

@@ -19,6 +19,11 @@ DEFAULT_DRAFT_VOCAB_SIZE = 49152
 DEFAULT_CONTEXT_WINDOW_SIZE = 4096
 
 
+def split_names(value: object) -> object:
+    """Returns the names in a text that joins them by commas; any other value stays as it is."""
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,9 +111,7 @@ class SpeculationSettings(_Section):
     @classmethod
     def _split_drafters(cls, value: object) -> object:
         """Accepts names joined by commas, or `none`, as on the command line."""
-        if not isinstance(value, str):
-            return value
-        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        names = split_names(value)
         return () if names == ("none",) else names
 
     @field_validator("draft_vocab_size", "draft_weight_bits", mode="before")
@@ -130,9 +133,12 @@ class ServerConfig(_Section):
     `served_model_name` None means the model's name in the catalog, or its file name. `max_queued_requests` limits the
     requests of an engine that wait for their first token. `ready_timeout_s` is how long a request waits for an engine
     that is starting. An engine that sends nothing for `engine_timeout_s` is killed and started again; this must be
-    longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal.
-    `tool_format` names the format of the model's tool calls (None: the one that its chat template shows). With
-    `reasoning_format` `auto`, responses have the model's reasoning in a field of its own; with `none`, in the content.
+    longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal. `tool_format`
+    names the format of the model's tool calls (None: the one that its chat template shows). With `reasoning_format`
+    `auto`, responses have the model's reasoning in a field of its own; with `none`, in the content. With
+    `default_sampling` `model`, requests that do not set a sampling parameter get what the model's author recommends;
+    with `openai`, the defaults of OpenAI's API. `fronts` names the APIs that are served (None: all of them).
+    `keep_alive_s` is how long a stream may be silent before its first token until the client gets a sign of life.
     """
 
     host: str = Field(default="127.0.0.1", min_length=1)
@@ -145,4 +151,13 @@ class ServerConfig(_Section):
     shutdown_grace_s: float = Field(default=5.0, ge=0)
     tool_format: str | None = Field(default=None, min_length=1)
     reasoning_format: Literal["auto", "none"] = "auto"
+    default_sampling: Literal["model", "openai"] = "model"
+    fronts: tuple[str, ...] | None = None
+    keep_alive_s: float = Field(default=10.0, gt=0)
     log_format: Literal["plain", "json"] = "plain"
+
+    @field_validator("fronts", mode="before")
+    @classmethod
+    def _split_fronts(cls, value: object) -> object:
+        """Accepts names joined by commas, as on the command line."""
+        return split_names(value)

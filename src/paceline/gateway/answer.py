@@ -18,8 +18,9 @@ class Choice:
     """One choice of an answer: its text so far, and what its latest output said.
 
     A stream has already sent the first `num_sent` characters of `text` and the first `num_logprobs_sent` entries of
-    `logprobs`. `is_first` marks the first choice of a prompt. `placer` is None if the call asks for no
-    log-probabilities. For a chat, `parser` turns the text into `message`; `new_parts` were not sent yet.
+    `logprobs`. `stop_reason` is the stop string or the stop token that ended it. `is_first` marks the first choice of a
+    prompt. `placer` is None if the call asks for no log-probabilities. For a chat, `parser` turns the text into
+    `message`; `new_parts` were not sent yet.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Choice:
     num_tokens: int = 0
     num_cached_tokens: int = 0
     finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
     speculation: SpeculationStats = field(default_factory=SpeculationStats)
     logprobs: list[PlacedLogprob] = field(default_factory=list)
     num_logprobs_sent: int = 0
@@ -44,6 +46,7 @@ class Choice:
         self.num_tokens += len(output.token_ids)
         self.num_cached_tokens = output.num_cached_tokens
         self.finish_reason = output.finish_reason
+        self.stop_reason = output.stop_reason
         self.speculation = output.speculation
         if self.placer is not None:
             self.logprobs += self.placer.add(output)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from paceline.core import Constraint, SamplingParams, SpeculationParams
+from paceline.core import Constraint, SpeculationParams
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 from paceline.gateway.principal import Principal
 
@@ -28,20 +28,35 @@ class Chat:
         return self.tool_choice.allowed(self.tools)
 
 
+@dataclass(frozen=True, slots=True)
+class Infill:
+    """Two texts, for a model that writes the text between them. `files` are names and texts of other files of the
+    project."""
+
+    prefix: str
+    suffix: str
+    files: tuple[tuple[str, str], ...] = ()
+
+
+Input: TypeAlias = Chat | Infill | Sequence[str | list[int]]
+"""What the model answers: a chat, a gap to fill in, or prompts (texts or token ids)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationCall:
-    """One call. It asks for `num_choices` answers to a chat, or to each of several prompts (texts or token ids).
+    """One call. It asks for `num_choices` answers to its input, or to each prompt of it.
 
-    `model` None means the default model. If `sampling` has no seed, each prompt gets its own random seed. With `echo`,
-    each answer begins with the text of its prompt. `arrival_s` is the arrival time on the monotonic clock, and
+    `model` None means the default model. `sampling` has the fields of `SamplingParams` that the client set; the model's
+    defaults apply to the others. Without a seed, each prompt gets its own random seed. With `echo`, each answer begins
+    with the text of its prompt. `arrival_s` is the arrival time on the monotonic clock, and
     `size_bytes` is the size of the whole call on the wire.
     """
 
     call_id: str
     model: str | None
-    input: Chat | Sequence[str | list[int]]
+    input: Input
     num_choices: int
-    sampling: SamplingParams
+    sampling: Mapping[str, Any]
     speculation: SpeculationParams
     constraint: Constraint | None = None
     echo: bool = False
@@ -52,4 +67,4 @@ class GenerationCall:
     @property
     def num_requests(self) -> int:
         """The number of answers that the call asks for: `num_choices` for each prompt."""
-        return self.num_choices * (1 if isinstance(self.input, Chat) else len(self.input))
+        return self.num_choices * (1 if isinstance(self.input, Chat | Infill) else len(self.input))

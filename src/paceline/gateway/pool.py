@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.gateway.engines.model_card import ModelCard
 from paceline.gateway.engines.replica import Replica
 from paceline.gateway.errors import ServiceError, UnknownModelError
 
@@ -15,10 +16,12 @@ DEFAULT_MODEL = "default"
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that clients can ask for. `context_window_size` is None until an engine has loaded the model."""
+    """A model that clients can ask for. `context_window_size` is None until an engine has loaded the model, and `card`
+    is None until the model file was read."""
 
     name: str
     context_window_size: int | None
+    card: ModelCard | None = None
 
 
 class Pool:
@@ -54,11 +57,20 @@ class Pool:
         self._num_calls[chosen] += 1
         return chosen
 
+    def any_replica(self, model: str | None) -> Replica:
+        """Returns a replica that serves this model (None: the default model); raises UnknownModelError."""
+        return self._serving(model)[0]
+
     def find_model(self, name: str) -> ServedModel:
         """Returns the model with this name; raises UnknownModelError."""
         candidates = self._serving(name)
         sizes = (replica.context_window_size for replica in candidates)
-        return ServedModel(candidates[0].served_name, next((size for size in sizes if size is not None), None))
+        cards = (replica.card for replica in candidates)
+        return ServedModel(
+            candidates[0].served_name,
+            next((size for size in sizes if size is not None), None),
+            next((card for card in cards if card is not None), None),
+        )
 
     def models(self) -> list[ServedModel]:
         """Returns every model once."""

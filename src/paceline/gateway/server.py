@@ -20,6 +20,7 @@ from paceline.checkpoint import ResolvedModel
 from paceline.config import EngineConfig, ServerConfig
 from paceline.drafters.selection import find_model
 from paceline.gateway.engines.process.start import create_replicas
+from paceline.gateway.fronts import choose_fronts
 from paceline.gateway.http.app import create_app
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.listener import open_listener, url_of
@@ -72,6 +73,7 @@ class _Server:
         self._engines = engines
         self._config = config
         self._listener = listener
+        self._fronts = choose_fronts(config.fronts)
         self._registry = CollectorRegistry()
         self._board = StatusBoard()
         Metrics(self._registry, self._board)
@@ -146,7 +148,7 @@ class _Server:
             created_s=int(time.time()),
         )
         config = uvicorn.Config(
-            create_app(gateway),
+            create_app(gateway, self._fronts),
             http="h11",
             ws="none",
             lifespan="off",

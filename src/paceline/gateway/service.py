@@ -7,6 +7,7 @@ from paceline.gateway.answer import Answer
 from paceline.gateway.generation_call import GenerationCall
 from paceline.gateway.pool import Pool
 from paceline.sampling.request_check import check_speculation
+from paceline.tokenizer import Tokenizer
 
 
 class GenerationService:
@@ -25,3 +26,11 @@ class GenerationService:
         check_speculation(call.speculation, self._drafter_names)
         replica = await self.pool.choose(call.model)
         return await replica.begin(call)
+
+    async def encode(self, call: GenerationCall) -> list[list[int]]:
+        """Returns the token ids of the call's prompts, without generating anything; raises what `begin` raises."""
+        return await (await self.pool.choose(call.model)).encode(call)
+
+    async def tokenizer(self, model: str | None) -> Tokenizer:
+        """Returns the tokenizer of a served model (None: of the default one); raises UnknownModelError."""
+        return await self.pool.any_replica(model).tokenizer()

@@ -38,7 +38,8 @@ class Tokenizer:
     The encoder is built when first needed (`prepare`), so that a process that only decodes spends no memory on it.
     Chats are rendered in other processes, which start when first needed (`prepare_chats`) and end with this object.
     `eos_token_ids` are all tokens that end a generation; `eos_token_id` is the one that the file names.
-    `leading_token_ids` begin every prompt. Two models with an equal `vocabulary_hash` mean the same by every token id.
+    `leading_token_ids` begin every prompt. `infill` has the tokens for filling in text. Two models with an equal
+    `vocabulary_hash` mean the same by every token id.
 
     A model may have rows for `num_padding` more ids than there are tokens; they count in `vocab_size` and have no text.
     """
@@ -51,6 +52,7 @@ class Tokenizer:
         self.eos_token_ids = vocabulary.eos_token_ids
         self.has_space_prefix = vocabulary.has_space_prefix
         self.leading_token_ids = vocabulary.leading_token_ids
+        self.infill = vocabulary.infill
         self._trailing_ids = vocabulary.trailing_token_ids
         self._is_byte_level = vocabulary.kind is TokenizerKind.BYTE_LEVEL
         self._token_types = vocabulary.token_types.tobytes() + bytes([TokenType.UNUSED]) * num_padding

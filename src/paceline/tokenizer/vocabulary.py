@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from paceline.core.errors import CheckpointError, UnsupportedModelError
 from paceline.tokenizer.end_of_generation import CONTROL_TEXTS, end_of_generation_ids
+from paceline.tokenizer.infill import InfillTokens, find_infill_tokens
 from paceline.tokenizer.pre_tokenizers import PreTokenizer, find_pre_tokenizer
 from paceline.tokenizer.token_table import TokenTable
 
@@ -56,7 +57,8 @@ class Vocabulary:
     `pre_tokenizer` and `merges` (lines "left right", best first) belong to byte-level tokenizers, `scores` (float32
     [vocab_size], higher merges first) to SentencePiece ones; what belongs to the other kind is None. `marker_ids` are
     the tokens that mark reasoning and tool calls; they have text, which a parser reads, even if they are control
-    tokens. `tool_template` is the chat template for chats with tools where the file has another one for them.
+    tokens. `tool_template` is the chat template for chats with tools where the file has another one for them. `infill`
+    is None for a model that cannot fill in text.
     """
 
     kind: TokenizerKind
@@ -75,6 +77,7 @@ class Vocabulary:
     has_space_prefix: bool
     chat_template: str | None
     tool_template: str | None
+    infill: InfillTokens | None
 
     @property
     def hash(self) -> str:
@@ -127,6 +130,7 @@ class _Reader:
             has_space_prefix=not self._is_byte_level and self._flag("add_space_prefix", default=True),
             chat_template=self._chat_template(),
             tool_template=self._chat_template(".tool_use"),
+            infill=find_infill_tokens(ids_by_text, self._token_id),
         )
 
     def _read_kind(self) -> TokenizerKind:

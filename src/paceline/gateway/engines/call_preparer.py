@@ -14,7 +14,7 @@ from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
 from paceline.gateway.engines.answer_format import AnswerFormat
 from paceline.gateway.engines.prompt_encoder import PromptEncoder
-from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.gateway.generation_call import Chat, GenerationCall, Infill
 from paceline.gateway.parsing.answer_parser import AnswerParser
 
 _SMALL_BODY_BYTES = 4096
@@ -48,6 +48,10 @@ class CallPreparer:
         if isinstance(call.input, Chat):
             return await self._prepare_chat(call, call.input, model)
         constraint = await self._first_compiling([call.constraint] if call.constraint else [], call)
+        if isinstance(call.input, Infill):
+            prompt = await self.encoder.encode_infill(call.input, model, call.size_bytes)
+            echoed = [call.input.prefix] if call.echo else None
+            return PreparedCall(prompts=[prompt], constraint=constraint, echoed=echoed)
         prompts = await self.encoder.encode_prompts(call.input, model, call.size_bytes)
         echoed = await self.encoder.texts_of(call.input, call.size_bytes) if call.echo else None
         return PreparedCall(prompts=prompts, constraint=constraint, echoed=echoed)

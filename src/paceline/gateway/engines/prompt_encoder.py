@@ -1,23 +1,18 @@
-"""`PromptEncoder`: turns chats and texts into token ids with a model's own tokenizer and chat template.
-
-It loads no weights: the tokenizer comes from the file's metadata, and the file is closed afterwards.
-"""
+"""`PromptEncoder`: turns chats and texts into token ids with a model's own tokenizer and chat template."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from paceline.checkpoint import GgufFile, tokenizer_cache_dir
 from paceline.core.errors import InvalidRequestError
 from paceline.core.messages import ModelInfo
-from paceline.gateway.generation_call import Chat
+from paceline.gateway.engines.model_card import LoadedModel, ModelCard
+from paceline.gateway.generation_call import Chat, Infill
 from paceline.gateway.parsing.tools import Tool
 from paceline.machine.cores import num_usable_cores
 from paceline.sampling.parameters import check_token_ids
@@ -45,19 +40,25 @@ class PromptEncoder:
     for the template processes, so a slow template never blocks an encoding thread.
     """
 
-    def __init__(self, tokenizer: asyncio.Future[Tokenizer]) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, model: asyncio.Future[LoadedModel]) -> None:
+        self._model = model
         self._threads = ThreadPoolExecutor(num_usable_cores(), thread_name_prefix="encode")
         self._rendering_threads = ThreadPoolExecutor(MAX_TEMPLATE_PROCESSES, thread_name_prefix="render")
 
     @property
     def is_ready(self) -> bool:
         """Whether the tokenizer is loaded."""
-        return self._tokenizer.done() and not self._tokenizer.cancelled()
+        return self._model.done() and not self._model.cancelled()
 
     async def tokenizer(self) -> Tokenizer:
         """Returns the tokenizer as soon as it is loaded."""
-        return await asyncio.shield(self._tokenizer)
+        return (await asyncio.shield(self._model)).tokenizer
+
+    @property
+    def card(self) -> ModelCard | None:
+        """The facts about the model; None until its file was read."""
+        is_read = self._model.done() and not self._model.cancelled() and self._model.exception() is None
+        return self._model.result().card if is_read else None
 
     async def encode_chat(self, chat: Chat, model: ModelInfo, size_bytes: int) -> RenderedChat:
         """Returns the rendered chat with its token ids.
@@ -80,6 +81,14 @@ class PromptEncoder:
         tokenizer = await self.tokenizer()
         return [await self._run(partial(_encode_prompt, tokenizer, one, model), size_bytes) for one in prompts]
 
+    async def encode_infill(self, infill: Infill, model: ModelInfo, size_bytes: int) -> list[int]:
+        """Returns the token ids of the prompt for a text between two others.
+
+        Raises InvalidRequestError if the model cannot fill in text, or if `check_prompt` refuses the token ids.
+        """
+        tokenizer = await self.tokenizer()
+        return await self._run(partial(_encode_infill, tokenizer, infill, model), size_bytes)
+
     async def texts_of(self, prompts: Sequence[str | list[int]], size_bytes: int) -> list[str]:
         """Returns the prompts as text."""
         tokenizer = await self.tokenizer()
@@ -92,18 +101,6 @@ class PromptEncoder:
         if size_bytes <= _SMALL_BODY_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Returns the tokenizer of a model file, ready to encode and to render chats. It reads no weights.
-
-    Raises CheckpointError.
-    """
-    with GgufFile.open(path) as gguf:
-        tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
-    tokenizer.prepare_chats()
-    tokenizer.prepare()
-    return tokenizer
 
 
 def check_num_messages(num_messages: int, model: ModelInfo) -> None:
@@ -144,6 +141,17 @@ def _encode_prompt(tokenizer: Tokenizer, prompt: str | list[int], model: ModelIn
         prompt = tokenizer.encode_prompt(prompt)
     check_prompt(prompt, model, "prompt")
     return prompt
+
+
+def _encode_infill(tokenizer: Tokenizer, infill: Infill, model: ModelInfo) -> list[int]:
+    texts = "".join((infill.prefix, infill.suffix, *(text for file in infill.files for text in file)))
+    _check_text(tokenizer, texts, model, "prompt")
+    if tokenizer.infill is None:
+        raise InvalidRequestError("this model cannot fill in text: its vocabulary has no tokens for that", "suffix")
+    gap = tokenizer.infill.prompt(tokenizer.encode_within, infill.prefix, infill.suffix, infill.files)
+    token_ids = [*tokenizer.leading_token_ids, *gap]
+    check_prompt(token_ids, model, "prompt")
+    return token_ids
 
 
 def _check_text(tokenizer: Tokenizer, text: str, model: ModelInfo, param: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from paceline.gateway.answer import Answer
+from paceline.gateway.engines.model_card import ModelCard
 from paceline.gateway.generation_call import GenerationCall
+from paceline.tokenizer import Tokenizer
 
 
 class Replica(Protocol):
@@ -32,6 +34,20 @@ class Replica(Protocol):
     @property
     def context_window_size(self) -> int | None:
         """The most tokens that prompt and answer may have together; None until the engine was ready once."""
+        ...
+
+    @property
+    def card(self) -> ModelCard | None:
+        """The facts about the model; None until its file was read."""
+        ...
+
+    async def tokenizer(self) -> Tokenizer:
+        """Returns the model's tokenizer as soon as it is loaded."""
+        ...
+
+    async def encode(self, call: GenerationCall) -> list[list[int]]:
+        """Returns the token ids of the call's prompts; generates nothing. Raises InvalidRequestError and
+        ServiceError."""
         ...
 
     async def begin(self, call: GenerationCall) -> Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -11,25 +13,23 @@ from paceline.core.errors import PacelineError
 from paceline.gateway.http import operator_routes
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.errors import ApiError, api_error_from
+from paceline.gateway.http.front import Front
 from paceline.gateway.http.middleware import ExchangeMiddleware, error_response
 from paceline.gateway.http.openapi import DocumentedApp
-from paceline.gateway.openai import routes as openai_routes
-
-FRONTS = (openai_routes,)
-"""The modules of the fronts. Each has `create_routes()`, and `SCHEMAS`: the request bodies that it documents."""
 
 
-def create_app(gateway: Gateway) -> FastAPI:
-    """Returns the app of one gateway; nothing is shared between apps."""
-    schemas = [schema for front in FRONTS for schema in front.SCHEMAS]
+def create_app(gateway: Gateway, fronts: Sequence[Front]) -> FastAPI:
+    """Returns the app of one gateway with these fronts; nothing is shared between apps."""
+    schemas = [schema for front in fronts for schema in front.schemas]
     app = DocumentedApp(schemas, title="Paceline", version=paceline.__version__, docs_url="/docs", redoc_url=None)
     app.state.gateway = gateway
-    for front in FRONTS:
+    for front in fronts:
         app.include_router(front.create_routes())
     app.include_router(operator_routes.create_routes())
     app.add_exception_handler(PacelineError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_middleware(ExchangeMiddleware, board=gateway.board, max_body_size_bytes=gateway.config.max_body_size_bytes)
+    max_body_size_bytes = gateway.config.max_body_size_bytes
+    app.add_middleware(ExchangeMiddleware, fronts=fronts, board=gateway.board, max_body_size_bytes=max_body_size_bytes)
     return app
 
 

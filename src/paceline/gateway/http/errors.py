@@ -1,8 +1,10 @@
-"""`ApiError`: an error with an HTTP status and a body in OpenAI's form. Every other error is translated to one."""
+"""`ApiError`: an error with an HTTP status. Every other error is translated to one, and each front has a form for
+it."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 from paceline.core.errors import InvalidRequestError, PacelineError
 from paceline.gateway.errors import (
@@ -45,11 +47,6 @@ class ApiError(PacelineError):
         self.retry_after_s = retry_after_s
 
     @property
-    def body(self) -> dict[str, dict[str, str | None]]:
-        """The response body, in the form that OpenAI's clients expect."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
-
-    @property
     def kind(self) -> str:
         """The error type that OpenAI's API uses for this status."""
         return _TYPES_BY_STATUS.get(self.status, "invalid_request_error")
@@ -58,6 +55,11 @@ class ApiError(PacelineError):
     def headers(self) -> dict[str, str]:
         """The response headers."""
         return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
+
+def openai_error_body(error: ApiError) -> dict[str, Any]:
+    """Returns the response body in the form that OpenAI's clients expect. Paths without a front have it too."""
+    return {"error": {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}}
 
 
 def api_error_from(error: Exception) -> ApiError:

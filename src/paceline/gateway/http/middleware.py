@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paceline.gateway.http.disconnect import ClientGoneError
-from paceline.gateway.http.errors import ApiError, api_error_from
+from paceline.gateway.http.errors import ApiError, api_error_from, openai_error_body
+from paceline.gateway.http.front import Front
 from paceline.observability import StatusBoard, log_event
 from paceline.observability.status_board import HttpAnswered
 
@@ -24,15 +25,17 @@ _REQUEST_ID = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 200
 _CLIENT_CLOSED_REQUEST = 499
 _REFUSAL = "paceline.refusal"  # the key of the request's scope that holds the error with which it was answered
+_ERROR_BODY = "paceline.error_body"  # the key of the request's scope that holds the form of its errors
 _MAX_PARAM_LENGTH = 100
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _UNKNOWN = "unknown"
 
 
 def error_response(request: HTTPConnection, error: ApiError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Returns the response for an error, and keeps the error for the log line of this request."""
+    """Returns the response for an error in the form of the request's front, and keeps the error for its log line."""
     request.scope[_REFUSAL] = error
-    return JSONResponse(error.body, error.status, {**error.headers, **(headers or {})})
+    error_body: Callable[[ApiError], dict[str, Any]] = request.scope[_ERROR_BODY]
+    return JSONResponse(error_body(error), error.status, {**error.headers, **(headers or {})})
 
 
 class BodyTooLargeError(ApiError):
@@ -74,8 +77,9 @@ class _Exchange:
 class ExchangeMiddleware:
     """The outermost layer of the app. It answers every exception with an error, unless the response has begun."""
 
-    def __init__(self, app: ASGIApp, *, board: StatusBoard, max_body_size_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, fronts: Sequence[Front], board: StatusBoard, max_body_size_bytes: int) -> None:
         self._app = app
+        self._fronts = fronts
         self._board = board
         self._max_body_size_bytes = max_body_size_bytes
 
@@ -85,6 +89,8 @@ class ExchangeMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        owners = (front.error_body for front in self._fronts if front.owns(scope["path"]))
+        scope[_ERROR_BODY] = next(owners, openai_error_body)
         request_id = headers.get(_REQUEST_ID, "")
         if not 0 < len(request_id) <= _MAX_REQUEST_ID_LENGTH:
             request_id = uuid.uuid4().hex

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-
-Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -41,7 +39,7 @@ class ErrorFields(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every response that is an error."""
+    """The body of a response that is an error, in OpenAI's form."""
 
     error: ErrorFields
 
@@ -58,19 +56,9 @@ _DESCRIPTIONS = MappingProxyType(
 )
 
 
-def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the OpenAPI documentation of these error statuses, for a route."""
-    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}
-
-
-def get(routes: APIRouter, path: str, *error_statuses: int) -> Callable[[Handler], Handler]:
-    """Returns a decorator that makes a function answer GET and HEAD. Only GET is documented."""
-
-    def register(handler: Handler) -> Handler:
-        routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(handler)
-        return routes.get(path, responses=error_responses(*error_statuses))(handler)  # for the document
-
-    return register
+def error_responses(error_body: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the OpenAPI documentation of these error statuses, for a route whose errors have this form."""
+    return {status: {"model": error_body, "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
 def body_of(schema: type[BaseModel]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from paceline.gateway.http.context import Served
-from paceline.gateway.http.openapi import get
+from paceline.gateway.http.routes import get
 
 
 def create_routes() -> APIRouter:

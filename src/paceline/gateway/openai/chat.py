@@ -10,22 +10,25 @@ from typing import Any
 from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
-from paceline.gateway.http.event_stream import Chunk, Chunks, EventStream
+from paceline.gateway.http.arrival import Arrival
+from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.streamed_response import SERVER_SENT_EVENTS, Chunk, Chunks, StreamedResponse
 from paceline.gateway.openai.chat_message import CallNames, delta_of, message_of
-from paceline.gateway.openai.generation_call import Arrival, chat_call
+from paceline.gateway.openai.generation_call import chat_call
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
 from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
-from paceline.gateway.service import GenerationService
 
 
-async def create_chat_completion(service: GenerationService, body: ChatCompletionRequest, arrival: Arrival) -> Response:
+async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, arrival: Arrival) -> Response:
     """Answers a checked request; raises what `GenerationService.begin` raises."""
-    answer = await service.begin(chat_call(body, arrival))
+    answer = await gateway.service.begin(chat_call(body, arrival))
     names = CallNames.FUNCTIONS if body.functions else CallNames.TOOLS
     if body.stream:
-        return await EventStream.begin(_chunks(answer, body, names))
+        return await StreamedResponse.begin(
+            _chunks(answer, body, names), SERVER_SENT_EVENTS, gateway.config.keep_alive_s
+        )
     await answer.complete()
     return await whole_response(answer, "chat.completion", partial(_response_choice, names=names))
 

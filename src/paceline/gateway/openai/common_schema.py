@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from paceline.core import Constraint, SpeculationMode
-from paceline.gateway.openai.field_types import (
+from paceline.gateway.http.field_types import (
     Count,
     LogitBias,
     PositiveCount,
@@ -19,13 +19,14 @@ from paceline.gateway.openai.field_types import (
     only,
     within,
 )
-from paceline.gateway.openai.form_schema import Choices, ResponseFormat, Strict, field_error
+from paceline.gateway.http.strict_body import StrictBody, field_error
+from paceline.gateway.openai.form_schema import Choices, ResponseFormat
 
 MAX_CHOICES = 128
 MAX_STOP_TOKENS = 1024
 
 
-class StreamOptions(Strict):
+class StreamOptions(StrictBody):
     """Options of a stream. `include_obfuscation` is accepted, but no padding against traffic analysis is added.
 
     `continuous_usage_stats`, a field of vLLM, puts the usage so far into every chunk if `include_usage` is true too.
@@ -36,7 +37,7 @@ class StreamOptions(Strict):
     continuous_usage_stats: bool | None = None
 
 
-class SpeculationOptions(Strict):
+class SpeculationOptions(StrictBody):
     """Paceline's own options: whether to draft, how far and with which drafters. They never change the text."""
 
     mode: Literal["auto", "off"] = "auto"
@@ -49,7 +50,7 @@ class SpeculationOptions(Strict):
         return SpeculationMode(self.mode)
 
 
-class GenerationFields(Strict):
+class GenerationFields(StrictBody):
     """The fields that chat completions and text completions share."""
 
     model: str | None = None

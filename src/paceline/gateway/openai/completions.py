@@ -8,20 +8,21 @@ from typing import Any
 from starlette.responses import Response
 
 from paceline.gateway.answer import Answer, Choice
-from paceline.gateway.http.event_stream import Chunks, EventStream
-from paceline.gateway.openai.generation_call import Arrival, completion_call
+from paceline.gateway.http.arrival import Arrival
+from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.streamed_response import SERVER_SENT_EVENTS, Chunks, StreamedResponse
+from paceline.gateway.openai.generation_call import completion_call
 from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
 from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
-from paceline.gateway.service import GenerationService
 
 
-async def create_completion(service: GenerationService, body: CompletionRequest, arrival: Arrival) -> Response:
+async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: Arrival) -> Response:
     """Answers a checked request; raises what `GenerationService.begin` raises."""
-    answer = await service.begin(completion_call(body, arrival))
+    answer = await gateway.service.begin(completion_call(body, arrival))
     if body.stream:
-        return await EventStream.begin(_chunks(answer, body))
+        return await StreamedResponse.begin(_chunks(answer, body), SERVER_SENT_EVENTS, gateway.config.keep_alive_s)
     await answer.complete()
     return await whole_response(answer, "text_completion", _response_choice)
 

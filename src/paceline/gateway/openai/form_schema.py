@@ -1,40 +1,17 @@
-"""The form of an answer in request bodies, and the base class of all schemas, which refuses unknown fields."""
+"""The form of an answer in request bodies."""
 
 from __future__ import annotations
 
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from paceline.core import Constraint
+from paceline.gateway.http.strict_body import StrictBody, field_error
 
 
-def _additional_properties_are_refused(schema: dict[str, Any]) -> None:
-    schema["additionalProperties"] = False
-
-
-class Strict(BaseModel):
-    """Refuses the first unknown field itself: pydantic would report all of them, which takes minutes for a hostile
-    body."""
-
-    model_config = ConfigDict(
-        extra="allow",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        json_schema_extra=_additional_properties_are_refused,
-    )
-
-    @model_validator(mode="after")
-    def _refuse_unknown_fields(self) -> Self:
-        for name in self.model_extra or ():
-            raise PydanticCustomError("unknown_parameter", "remove it or correct its name", {"field": name})
-        return self
-
-
-class JsonSchemaFormat(Strict):
+class JsonSchemaFormat(StrictBody):
     """A JSON schema. With `strict`, a keyword that cannot be enforced is refused; without, it is ignored."""
 
     name: str = Field(min_length=1, max_length=64)
@@ -43,7 +20,7 @@ class JsonSchemaFormat(Strict):
     strict: bool | None = None
 
 
-class ResponseFormat(Strict):
+class ResponseFormat(StrictBody):
     """The form of the answer: free text, any JSON object, or JSON that a schema describes."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -68,8 +45,3 @@ class ResponseFormat(Strict):
 
 
 Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, fail_fast=True)]
-
-
-def field_error(param: str, reason: str) -> PydanticCustomError:
-    """Returns an error about several fields together; pydantic itself would not give it a field's name."""
-    return PydanticCustomError("invalid_value", reason, {"param": param})

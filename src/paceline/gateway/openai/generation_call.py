@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from typing import Any
 
-from paceline.core import SamplingParams, SpeculationParams
-from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.core import SpeculationParams
+from paceline.gateway.generation_call import Chat, GenerationCall, Infill, Input
+from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
-from paceline.gateway.principal import Principal
 
 GenerationBody = ChatCompletionRequest | CompletionRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """When a request arrived, in seconds of the monotonic clock, who sent it, and how large its body is."""
-
-    time_s: float
-    principal: Principal
-    body_size_bytes: int
 
 
 def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
@@ -36,12 +27,11 @@ def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
 
 def completion_call(body: CompletionRequest, arrival: Arrival) -> GenerationCall:
     """Returns the call for POST /v1/completions."""
-    return _call(body, arrival, "cmpl", body.prompt, echo=bool(body.echo))
+    prompts: Input = Infill(body.infill_prefix, body.suffix) if body.suffix else body.prompt
+    return _call(body, arrival, "cmpl", prompts, echo=bool(body.echo))
 
 
-def _call(
-    body: GenerationBody, arrival: Arrival, prefix: str, content: Chat | list[str | list[int]], *, echo: bool
-) -> GenerationCall:
+def _call(body: GenerationBody, arrival: Arrival, prefix: str, content: Input, *, echo: bool) -> GenerationCall:
     return GenerationCall(
         call_id=f"{prefix}-{uuid.uuid4().hex}",
         model=body.model,
@@ -66,25 +56,24 @@ def _effort(body: ChatCompletionRequest) -> dict[str, object]:
     )
 
 
-def _sampling(body: GenerationBody) -> SamplingParams:
-    return SamplingParams(
-        max_tokens=body.token_limit,
-        min_tokens=body.min_tokens or 0,
-        temperature=1.0 if body.temperature is None else body.temperature,
-        top_k=body.top_k,
-        top_p=1.0 if body.top_p is None else body.top_p,
-        min_p=body.min_p or 0.0,
-        presence_penalty=body.presence_penalty or 0.0,
-        frequency_penalty=body.frequency_penalty or 0.0,
-        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
-        logit_bias=body.logit_bias,
-        seed=body.seed,
-        stop=body.stop,
-        stop_token_ids=tuple(body.stop_token_ids or ()),
-        ignore_eos=bool(body.ignore_eos),
-        include_stop_in_output=bool(body.include_stop_str_in_output),
-        num_logprobs=body.num_logprobs,
-    )
+def _sampling(body: GenerationBody) -> dict[str, Any]:
+    """Returns the sampling parameters that the client set. A `top_k` of 0 means all tokens."""
+    names = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+    given = {name: value for name in names if (value := getattr(body, name)) is not None}
+    if body.top_k is not None:
+        given["top_k"] = body.top_k or None
+    return {
+        **given,
+        "max_tokens": body.token_limit,
+        "min_tokens": body.min_tokens or 0,
+        "logit_bias": body.logit_bias,
+        "seed": body.seed,
+        "stop": body.stop,
+        "stop_token_ids": tuple(body.stop_token_ids or ()),
+        "ignore_eos": bool(body.ignore_eos),
+        "include_stop_in_output": bool(body.include_stop_str_in_output),
+        "num_logprobs": body.num_logprobs,
+    }
 
 
 def _speculation(body: GenerationBody) -> SpeculationParams:

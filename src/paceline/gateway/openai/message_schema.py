@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from paceline.gateway.openai.field_types import MessageContent, Reasoning, only
-from paceline.gateway.openai.form_schema import Strict, field_error
+from paceline.gateway.http.field_types import MessageContent, Reasoning, only
+from paceline.gateway.http.strict_body import StrictBody, field_error
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 
 MAX_TOOLS = 128
 
 
-class FunctionDefinition(Strict):
+class FunctionDefinition(StrictBody):
     """A function that the model may call; `parameters` is the JSON schema of its arguments."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
@@ -43,14 +43,14 @@ class FunctionDefinition(Strict):
         return Tool(self.name, self.description, self.parameters, bool(self.strict))
 
 
-class ToolDefinition(Strict):
+class ToolDefinition(StrictBody):
     """A tool. Functions are the only kind."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
-class CalledFunction(Strict):
+class CalledFunction(StrictBody):
     """A function that an earlier answer called, with its arguments as JSON text.
 
     OpenAI's client adds `parsed_arguments` itself and sends it back; it has no effect.
@@ -61,7 +61,7 @@ class CalledFunction(Strict):
     parsed_arguments: Any = None
 
 
-class ToolCallMessage(Strict):
+class ToolCallMessage(StrictBody):
     """A tool call of an earlier answer."""
 
     id: str | None = None
@@ -70,7 +70,7 @@ class ToolCallMessage(Strict):
     index: int | None = None
 
 
-class ChatMessage(Strict):
+class ChatMessage(StrictBody):
     """One message of a chat; the role `developer` is the newer name of `system`.
 
     Clients send earlier answers back as they got them, so fields of answers are accepted, and also `parsed`, which

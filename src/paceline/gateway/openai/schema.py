@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from paceline.gateway.http.field_types import PositiveCount, Prompts, only
+from paceline.gateway.http.strict_body import field_error
 from paceline.gateway.openai.common_schema import GenerationFields
-from paceline.gateway.openai.field_types import PositiveCount, Prompts, only
-from paceline.gateway.openai.form_schema import field_error
 from paceline.gateway.openai.message_schema import (
     MAX_TOOLS,
     ChatMessage,
@@ -99,16 +99,23 @@ class CompletionRequest(GenerationFields):
     echo: bool | None = None
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     best_of: PositiveCount | None = None
-    suffix: Annotated[str | None, only(None, "")] = None
+    suffix: str | None = None
     add_special_tokens: Annotated[bool | None, only(None, True)] = None
 
     @model_validator(mode="after")
     def _check_completion(self) -> Self:
         if self.best_of not in (None, 1, self.num_choices):
             raise field_error("best_of", "only 1 or the value of n is supported, leave it out")
+        if self.suffix and (len(self.prompt) > 1 or not isinstance(self.prompt[0], str)):
+            raise field_error("suffix", "it needs a prompt that is a single text")
         if self.echo and self.logprobs is not None:
             raise field_error("echo", "log-probabilities of the prompt are not supported, send echo or logprobs")
         return self
+
+    @property
+    def infill_prefix(self) -> str:
+        """The text before the gap that the model is to fill."""
+        return str(self.prompt[0])
 
     @property
     def token_limit(self) -> int:

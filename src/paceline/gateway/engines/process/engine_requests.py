@@ -13,19 +13,21 @@ from paceline.gateway.generation_call import GenerationCall
 _SEED_BITS = 64
 
 
-def engine_requests(call: GenerationCall, prompts: Sequence[list[int]], constraint: Constraint | None) -> list[Request]:
+def engine_requests(
+    call: GenerationCall, prompts: Sequence[list[int]], sampling: SamplingParams, constraint: Constraint | None
+) -> list[Request]:
     """Returns a request for each choice of each prompt, in the order of the choices' indices.
 
-    If the call has no seed, each prompt gets its own random seed, which its choices share.
+    If `sampling` has no seed, each prompt gets its own random seed, which its choices share.
     """
     requests: list[Request] = []
     for prompt in prompts:
-        sampling = _with_seed(call.sampling)
+        seeded = _with_seed(sampling)
         requests += [
             Request(
                 request_id=f"{call.call_id}-{len(requests) + choice}",
                 prompt_token_ids=prompt,
-                sampling=sampling,
+                sampling=seeded,
                 choice_index=choice,
                 speculation=call.speculation,
                 tenant=call.principal.tenant,

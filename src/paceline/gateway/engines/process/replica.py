@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from paceline.core import Request
+from paceline.core import Request, SamplingParams
+from paceline.core.messages import ModelInfo
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.engines.call_preparer import CallPreparer, PreparedCall
+from paceline.gateway.engines.model_card import ModelCard
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.engine_requests import engine_requests
 from paceline.gateway.engines.process.supervisor import Supervisor
@@ -54,16 +56,29 @@ class ProcessReplica:
         """The context window of the latest engine; None before an engine was ready for the first time."""
         return None if self._client.model is None else self._client.model.context_window_size
 
+    @property
+    def card(self) -> ModelCard | None:
+        """The facts about the model; None until its file was read."""
+        return self._preparer.encoder.card
+
+    async def tokenizer(self) -> Tokenizer:
+        """Returns the model's tokenizer as soon as it is loaded."""
+        return await self._preparer.encoder.tokenizer()
+
+    async def encode(self, call: GenerationCall) -> list[list[int]]:
+        """Returns the token ids of the call's prompts; generates nothing. Raises InvalidRequestError and
+        ServiceError."""
+        return list((await self._prepare(call, await self._client.wait_ready())).prompts)
+
     async def begin(self, call: GenerationCall) -> Answer:
         """Sends the choices of all prompts to the engine; raises InvalidRequestError and ServiceError."""
         model = await self._client.wait_ready()
-        check_sampling_params(call.sampling, model.vocab_size)
-        if isinstance(call.input, Chat):
-            check_num_messages(len(call.input.messages), model)
-        with self._client.preparing(call.num_requests):
-            prepared = await self._preparer.prepare(call, model)
-        requests = engine_requests(call, prepared.prompts, prepared.constraint)
         tokenizer = await self._preparer.encoder.tokenizer()
+        defaults = {} if self.card is None else self.card.sampling
+        sampling = SamplingParams(**{**defaults, **call.sampling})
+        check_sampling_params(sampling, model.vocab_size)
+        prepared = await self._prepare(call, model)
+        requests = engine_requests(call, prepared.prompts, sampling, prepared.constraint)
         outputs = await self._client.submit(requests, call.arrival_s)
         return Answer(
             call_id=call.call_id,
@@ -72,6 +87,12 @@ class ProcessReplica:
             choices=_choices(requests, tokenizer, prepared, call.num_choices),
             outputs=outputs,
         )
+
+    async def _prepare(self, call: GenerationCall, model: ModelInfo) -> PreparedCall:
+        if isinstance(call.input, Chat):
+            check_num_messages(len(call.input.messages), model)
+        with self._client.preparing(call.num_requests):
+            return await self._preparer.prepare(call, model)
 
     async def wait_open(self) -> None:
         """Returns when the engine is ready; raises ServiceError if it does not become ready in time."""

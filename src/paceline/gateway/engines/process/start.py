@@ -11,10 +11,11 @@ from paceline.checkpoint import ResolvedModel
 from paceline.config import EngineConfig, ServerConfig
 from paceline.core.errors import UsageError
 from paceline.gateway.engines.call_preparer import CallPreparer
+from paceline.gateway.engines.model_card import load_model
 from paceline.gateway.engines.process.client import EngineClient
 from paceline.gateway.engines.process.replica import ProcessReplica
 from paceline.gateway.engines.process.supervisor import Supervisor
-from paceline.gateway.engines.prompt_encoder import PromptEncoder, load_tokenizer
+from paceline.gateway.engines.prompt_encoder import PromptEncoder
 from paceline.gateway.parsing.formats.registry import find_format, format_names
 from paceline.observability import StatusBoard
 from paceline.observability.status_board import EngineAdded
@@ -40,11 +41,12 @@ def create_replicas(
         raise UsageError(f"the path {socket_dir} is too long for sockets: set TMPDIR to a shorter path")
     _check_names(engines, config)
     preparers: dict[Path, CallPreparer] = {}
+    has_author_sampling = config.default_sampling == "model"
     replicas: list[ProcessReplica] = []
     for number, (engine_config, resolved) in enumerate(engines):
         if resolved.path not in preparers:
-            loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer, resolved.path))
-            preparers[resolved.path] = CallPreparer(PromptEncoder(loading), config)
+            loading = asyncio.to_thread(load_model, resolved, has_author_sampling=has_author_sampling)
+            preparers[resolved.path] = CallPreparer(PromptEncoder(asyncio.ensure_future(loading)), config)
         name, served_name = str(number), config.served_model_name or resolved.name
         board.publish(EngineAdded(name, served_name))
         client = EngineClient(

@@ -83,7 +83,8 @@ def _seed(value: Any) -> int | None:  # noqa: ANN401
 
 
 def _top_k(value: int | None) -> int | None:
-    return None if value in (0, -1) else value
+    """Returns 0 for both ways to ask for all tokens."""
+    return 0 if value == -1 else value
 
 
 def _prompts(value: Any) -> list[str | list[int]]:  # noqa: ANN401

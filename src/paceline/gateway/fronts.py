@@ -1,0 +1,25 @@
+"""The fronts that the gateway can have. To add one, write its folder and name it here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.core.errors import UsageError
+from paceline.gateway.http.front import Front
+from paceline.gateway.openai import routes as openai
+
+_FRONTS = (openai.FRONT,)
+
+
+def front_names() -> list[str]:
+    """Returns the names of all fronts."""
+    return [front.name for front in _FRONTS]
+
+
+def choose_fronts(names: Sequence[str] | None) -> list[Front]:
+    """Returns the fronts with these names (None: all of them); raises UsageError for an unknown name."""
+    if names is None:
+        return list(_FRONTS)
+    if unknown := set(names).difference(front_names()):
+        raise UsageError(f"there is no front {min(unknown)!r}: choose from {', '.join(front_names())}")
+    return [front for front in _FRONTS if front.name in names]
