@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.core.errors import UsageError
+from paceline.gateway.anthropic import routes as anthropic
 from paceline.gateway.http.front import Front
+from paceline.gateway.ollama import routes as ollama
 from paceline.gateway.openai import routes as openai
 
-_FRONTS = (openai.FRONT,)
+_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT)
+"""If two fronts own the beginning of a path, errors on it have the form of the first one."""
 
 
 def front_names() -> list[str]:

@@ -88,8 +88,8 @@ class AnswerFormat:
         return AnswerParser(reasoning=splitter, calls=calls, is_parallel=chat.tool_choice.is_parallel)
 
     def _preface(self, rendered: str) -> Preface | None:
-        if self.reasoning is None:
-            return None
+        if self.reasoning is None or rendered.rstrip().endswith(self.reasoning.end):
+            return None  # the model does not reason, or the template says that it has already reasoned
         is_open = self.is_reasoning_open(rendered)
         return Preface(begin=self.reasoning.begin, end=self.reasoning.end, is_open=is_open)
 

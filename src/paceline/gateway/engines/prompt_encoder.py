@@ -147,7 +147,8 @@ def _encode_infill(tokenizer: Tokenizer, infill: Infill, model: ModelInfo) -> li
     texts = "".join((infill.prefix, infill.suffix, *(text for file in infill.files for text in file)))
     _check_text(tokenizer, texts, model, "prompt")
     if tokenizer.infill is None:
-        raise InvalidRequestError("this model cannot fill in text: its vocabulary has no tokens for that", "suffix")
+        message = "suffix cannot be honoured: the model's vocabulary has no tokens for filling in text"
+        raise InvalidRequestError(message, "suffix", "unsupported_value")
     gap = tokenizer.infill.prompt(tokenizer.encode_within, infill.prefix, infill.suffix, infill.files)
     token_ids = [*tokenizer.leading_token_ids, *gap]
     check_prompt(token_ids, model, "prompt")

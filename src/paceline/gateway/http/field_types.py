@@ -157,3 +157,4 @@ MessageContent = Annotated[
     PlainValidator(_content, json_schema_input_type=str | list[dict[str, str]] | None),
 ]
 Reasoning = Annotated[str | None, AfterValidator(_reasoning)]
+Text = Annotated[str, AfterValidator(_check_unicode)]

@@ -17,8 +17,9 @@ from paceline.gateway.openai.chat_message import CallNames, delta_of, message_of
 from paceline.gateway.openai.generation_call import chat_call
 from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
-from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
+from paceline.gateway.openai.usage import ChunkUsage, envelope_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
+from paceline.gateway.speculation_summary import speculation_of
 
 
 async def create_chat_completion(gateway: Gateway, body: ChatCompletionRequest, arrival: Arrival) -> Response:

@@ -14,8 +14,9 @@ from paceline.gateway.http.streamed_response import SERVER_SENT_EVENTS, Chunks, 
 from paceline.gateway.openai.generation_call import completion_call
 from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
-from paceline.gateway.openai.usage import ChunkUsage, envelope_of, speculation_of, totals_of
+from paceline.gateway.openai.usage import ChunkUsage, envelope_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
+from paceline.gateway.speculation_summary import speculation_of
 
 
 async def create_completion(gateway: Gateway, body: CompletionRequest, arrival: Arrival) -> Response:

@@ -1,11 +1,11 @@
-"""The parts of OpenAI's responses beside the choices: the common first fields, usage, and speculation."""
+"""The parts of OpenAI's responses beside the choices: the common first fields, and usage."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from paceline.gateway.answer import Answer, Choice
+from paceline.gateway.speculation_summary import speculation_of
 
 
 def envelope_of(answer: Answer, kind: str) -> dict[str, Any]:
@@ -50,29 +50,3 @@ class ChunkUsage:
     def field(self, choice: Choice, num_tokens: int) -> dict[str, Any]:
         """Returns the field for a chunk of this choice; it is empty if the request does not ask for usage."""
         return {"usage": usage_so_far(choice, num_tokens)} if self._is_continuous else self._empty
-
-
-def speculation_of(choices: list[Choice]) -> dict[str, Any]:
-    """Returns Paceline's extension: how many tokens were drafted and accepted for these choices together."""
-    drafted: Counter[str] = Counter()
-    accepted: Counter[str] = Counter()
-    for choice in choices:
-        for name, (num_drafted, num_accepted) in choice.speculation.by_drafter.items():
-            drafted[name] += num_drafted
-            accepted[name] += num_accepted
-    num_steps = sum(choice.speculation.num_steps for choice in choices)
-    num_tokens = sum(choice.num_tokens for choice in choices)
-    return {
-        "steps": num_steps,
-        "drafted": sum(choice.speculation.num_draft_tokens for choice in choices),
-        "accepted": sum(choice.speculation.num_accepted_tokens for choice in choices),
-        "tokens_per_step": round(num_tokens / num_steps, 3) if num_steps else 0.0,
-        "by_drafter": {name: {"drafted": drafted[name], "accepted": accepted[name]} for name in drafted},
-        "reason": _reason(choices),
-    }
-
-
-def _reason(choices: list[Choice]) -> str | None:
-    """Returns the first choice's reason why nothing was drafted; None if something was drafted for any choice."""
-    reasons = [choice.speculation.reason for choice in choices]
-    return None if None in reasons else next(iter(reasons), None)

@@ -1,0 +1,96 @@
+"""Turns a checked body into the `GenerationCall` that the generation service takes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from paceline.core import SpeculationParams
+from paceline.gateway.anthropic.blocks import AnyBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from paceline.gateway.anthropic.schema import Message, MessagesRequest, PromptFields
+from paceline.gateway.generation_call import Chat, GenerationCall
+from paceline.gateway.http.arrival import Arrival
+
+
+def messages_call(body: MessagesRequest, arrival: Arrival) -> GenerationCall:
+    """Returns the call for POST /v1/messages."""
+    names = ("temperature", "top_p")
+    given = {name: value for name in names if (value := getattr(body, name)) is not None}
+    if body.top_k is not None:
+        given["top_k"] = body.top_k or None
+    return _call(body, arrival, {**given, "max_tokens": body.max_tokens, "stop": body.stop_sequences})
+
+
+def count_call(body: PromptFields, arrival: Arrival) -> GenerationCall:
+    """Returns a call with the same prompt, for counting its tokens."""
+    return _call(body, arrival, {})
+
+
+def _call(body: PromptFields, arrival: Arrival, sampling: dict[str, Any]) -> GenerationCall:
+    return GenerationCall(
+        call_id=f"msg_{uuid.uuid4().hex}",
+        model=body.model,
+        input=Chat(
+            list(_template_messages(body)),
+            _template_options(body),
+            tuple(tool.tool for tool in body.tools),
+            body.service_tool_choice,
+        ),
+        num_choices=1,
+        sampling=sampling,
+        speculation=SpeculationParams(),
+        constraint=body.constraint,
+        principal=arrival.principal,
+        arrival_s=arrival.time_s,
+        size_bytes=arrival.body_size_bytes,
+    )
+
+
+def _template_options(body: PromptFields) -> dict[str, Any]:
+    """Returns the template variables for reasoning; templates that do not know them ignore them."""
+    effort = None if body.output_config is None else body.output_config.effort
+    options: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    if body.thinking is not None:
+        options["enable_thinking"] = body.thinking.type != "disabled"
+    return options
+
+
+def _template_messages(body: PromptFields) -> Iterator[dict[str, object]]:
+    if body.system:
+        yield {"role": "system", "content": _text_parts(body.system)}
+    for message in body.messages:
+        yield from _assistant_turn(message) if message.role == "assistant" else _user_turn(message)
+
+
+def _user_turn(message: Message) -> Iterator[dict[str, object]]:
+    """Yields a message for each result of a tool, and one for the texts between two results."""
+    for are_results, group in groupby(message.content, lambda block: isinstance(block, ToolResultBlock)):
+        blocks = list(group)
+        if not are_results:
+            yield {"role": "user", "content": _text_parts(blocks)}
+        for result in blocks:
+            if isinstance(result, ToolResultBlock):
+                text = "\n".join(part.text for part in result.content)
+                yield {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
+
+
+def _assistant_turn(message: Message) -> Iterator[dict[str, object]]:
+    calls = [
+        {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": json.dumps(block.input)}}
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    ]
+    reasoning = "".join(block.thinking for block in message.content if isinstance(block, ThinkingBlock))
+    yield {
+        "role": "assistant",
+        "content": "".join(block.text for block in message.content if isinstance(block, TextBlock)),
+        "tool_calls": calls or None,
+        "reasoning_content": reasoning or None,
+    }
+
+
+def _text_parts(blocks: Iterable[AnyBlock]) -> list[dict[str, str]]:
+    return [{"type": "text", "text": block.text} for block in blocks if isinstance(block, TextBlock)]

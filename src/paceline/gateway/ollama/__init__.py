@@ -1,0 +1,1 @@
+"""The front that speaks Ollama's API (https://docs.ollama.com/api)."""

@@ -1,0 +1,49 @@
+"""The routes of Ollama's API that are served, and the front that they make up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from paceline.gateway.http.context import Served
+from paceline.gateway.http.front import Front
+from paceline.gateway.http.routes import get, post
+from paceline.gateway.ollama.errors import ErrorResponse, error_body
+from paceline.gateway.ollama.generation import chat, generate
+from paceline.gateway.ollama.models import list_models, list_running, show
+from paceline.gateway.ollama.schema import ChatRequest, GenerateRequest, ShowRequest
+
+API_VERSION = "0.12.0"
+"""The version of Ollama's API that this front follows; clients compare it with the one that they need."""
+
+
+def create_routes() -> APIRouter:
+    """Returns the routes under /api."""
+    routes = APIRouter(prefix="/api", tags=["ollama"])
+    post(routes, "/chat", ChatRequest, chat, ErrorResponse)
+    post(routes, "/generate", GenerateRequest, generate, ErrorResponse)
+    post(routes, "/show", ShowRequest, show, ErrorResponse)
+
+    @get(routes, "/tags", error_body=ErrorResponse)
+    async def tags(gateway: Served) -> dict[str, Any]:
+        return list_models(gateway)
+
+    @get(routes, "/ps", error_body=ErrorResponse)
+    async def running(gateway: Served) -> dict[str, Any]:
+        return list_running(gateway)
+
+    @get(routes, "/version", error_body=ErrorResponse)
+    async def version() -> dict[str, str]:
+        return {"version": API_VERSION}
+
+    return routes
+
+
+FRONT = Front(
+    name="ollama",
+    paths=("/api",),
+    create_routes=create_routes,
+    schemas=(ChatRequest, GenerateRequest, ShowRequest),
+    error_body=error_body,
+)
