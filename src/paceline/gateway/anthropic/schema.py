@@ -62,7 +62,7 @@ class ToolChoiceField(StrictBody):
 class Thinking(StrictBody):
     """Whether the model reasons before it answers, if its template has a switch for that. The budget has no effect."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = None
     display: str | None = None
 
@@ -95,7 +95,10 @@ class PromptFields(StrictBody):
     # These fields cannot change the answer.
     cache_control: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
+    diagnostics: dict[str, Any] | None = None
     speed: str | None = None
+    user_profile_id: str | None = None
+    workspace_id: str | None = None
     # These fields ask for services that are not there.
     mcp_servers: Annotated[list[Any] | None, only(None, [])] = None
     container: Annotated[Any, only(None)] = None
