@@ -10,7 +10,7 @@ import pytest
 from tests.clients.questions import TIMEOUT_S, WEATHER_QUESTION, WEATHER_TOOL, Place, user
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it downloads prices when it is imported
-import litellm  # noqa: E402 - after the setting
+import litellm
 
 FRONTS = {"openai/default": "/v1", "anthropic/default": "", "ollama_chat/default": ""}
 

@@ -16,8 +16,8 @@ tokens are almost never the likeliest, so use `stop_token_ids`, `stop` or `max_t
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import gguf
@@ -62,7 +62,7 @@ class TinyShape:
     uses `attention_temperature_scale`. `output_type` is the type of the output matrix (None: `weight_type`). With
     `vocabulary_change` the rows of the tokens move to the new ids, so the model gives the same texts with other ids. If
     `num_padding_rows` is positive, that many first rows of embedding and output are repeated after the last token's
-    row; if it is negative, that many last tokens have no rows.
+    row; if it is negative, that many last tokens have no rows. `metadata` are further numbers of the file.
     """
 
     num_layers: int = 2
@@ -83,6 +83,7 @@ class TinyShape:
     chat_template: str | None = CHAT_TEMPLATE
     vocabulary_change: VocabularyChange | None = None
     num_padding_rows: int = 0
+    metadata: Mapping[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def write_tiny_gguf(
     change = sizes.vocabulary_change
     changed = vocabulary if change is None else change.apply(vocabulary)
     add_vocabulary(writer, changed, sizes.pre_tokenizer, sizes.chat_template)
+    for key, value in sizes.metadata.items():
+        (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(key, value)
     for name, unordered in _tensors(architecture, sizes, vocabulary, _TensorSource(weight_type, seed)):
         has_token_rows = name in ("token_embd.weight", "output.weight")
         data = unordered[_row_order(sizes)] if has_token_rows else unordered

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 _PREFIX = "general.sampling."
 _NAMES = MappingProxyType(
     {
@@ -20,11 +22,10 @@ _NAMES = MappingProxyType(
 
 def author_sampling(metadata: Mapping[str, object], catalog: Mapping[str, float]) -> dict[str, float]:
     """Returns the recommended sampling parameters by name: those of the file, or those of the catalog if the file has
-    none. Values in the file that are not numbers are skipped. `top_k` 0 is skipped too: it means all tokens."""
-    found = {name: metadata.get(f"{_PREFIX}{key}") for key, name in _NAMES.items()}
-    numbers = {
-        name: value
-        for name, value in found.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and (name, value) != ("top_k", 0)
-    }
-    return numbers or dict(catalog)
+    none. Values in the file that are no numbers are skipped; the receiver checks their ranges."""
+    found: dict[str, float] = {}
+    for key, name in _NAMES.items():
+        value = metadata.get(_PREFIX + key)
+        if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+            found[name] = int(value) if name == "top_k" else float(value)
+    return found or dict(catalog)

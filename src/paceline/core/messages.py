@@ -41,6 +41,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     context_window_size: int
     vocab_size: int
+    max_batch_size: int = 1
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):

@@ -199,16 +199,17 @@ def _run(config: EngineConfig, epoch: int, socket: zmq.Socket[bytes]) -> int:
     # milliseconds of a step.
     gc.collect()
     gc.freeze()
-    socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine))))
+    socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine, config))))
     EngineLoop(engine, socket, epoch).run()
     return 0
 
 
-def _model_info(engine: Engine) -> ModelInfo:
+def _model_info(engine: Engine, config: EngineConfig) -> ModelInfo:
     return ModelInfo(
         name=engine.model_name,
         context_window_size=engine.context_window_size,
         vocab_size=engine.vocab_size,
+        max_batch_size=config.max_batch_size,
     )
 
 

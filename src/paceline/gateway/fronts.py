@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from paceline.core.errors import UsageError
 from paceline.gateway.anthropic import routes as anthropic
 from paceline.gateway.http.front import Front
+from paceline.gateway.llama_server import routes as llama_server
 from paceline.gateway.ollama import routes as ollama
 from paceline.gateway.openai import routes as openai
 
-_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT)
+_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT, llama_server.FRONT)
 """If two fronts own the beginning of a path, errors on it have the form of the first one."""
 
 

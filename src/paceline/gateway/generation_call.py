@@ -31,11 +31,12 @@ class Chat:
 @dataclass(frozen=True, slots=True)
 class Infill:
     """Two texts, for a model that writes the text between them. `files` are names and texts of other files of the
-    project."""
+    project. `begun` is the beginning of the text between, which the model continues."""
 
     prefix: str
     suffix: str
     files: tuple[tuple[str, str], ...] = ()
+    begun: str = ""
 
 
 Input: TypeAlias = Chat | Infill | Sequence[str | list[int]]

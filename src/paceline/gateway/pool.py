@@ -41,6 +41,16 @@ class Pool:
         """Whether any replica is ready."""
         return any(replica.is_ready for replica in self.replicas)
 
+    @property
+    def num_slots(self) -> int:
+        """How many sequences all engines together can work on at a time; 0 until an engine was ready."""
+        return sum(replica.max_batch_size or 0 for replica in self.replicas)
+
+    @property
+    def num_outstanding(self) -> int:
+        """The number of requests that all engines together hold."""
+        return sum(replica.num_outstanding for replica in self.replicas)
+
     async def choose(self, model: str | None) -> Replica:
         """Returns the replica that gets the next call for this model (None: the default model).
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from paceline.checkpoint import GgufFile, ResolvedModel, author_sampling, tokenizer_cache_dir
+from paceline.sampling import RANGES
 from paceline.tokenizer import Tokenizer
 
 _FILE_TYPES = MappingProxyType(
@@ -86,9 +87,16 @@ def _card(resolved: ResolvedModel, gguf: GgufFile, tokenizer: Tokenizer, *, has_
         quantization=_FILE_TYPES.get(file_type, "unknown") if isinstance(file_type, int) else "unknown",
         size_bytes=sum(path.stat().st_size for path in gguf.paths),
         modified_s=status.st_mtime,
-        sampling=author_sampling(gguf.metadata, resolved.sampling) if has_author_sampling else {},
+        sampling=_sampling(gguf, resolved) if has_author_sampling else {},
         chat_template=tokenizer.chat_template_source or "",
         has_tools="tools" in (tokenizer.tool_template_source or ""),
         has_infill=tokenizer.infill is not None,
         max_context_size=context_size if isinstance(context_size, int) else 0,
     )
+
+
+def _sampling(gguf: GgufFile, resolved: ResolvedModel) -> dict[str, float]:
+    """Returns what the author recommends. A file may hold any numbers; those out of range are left out, such as a top_k
+    of 0, which means all tokens."""
+    recommended = author_sampling(gguf.metadata, resolved.sampling)
+    return {name: value for name, value in recommended.items() if value in RANGES[name]}

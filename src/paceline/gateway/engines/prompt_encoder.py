@@ -144,13 +144,13 @@ def _encode_prompt(tokenizer: Tokenizer, prompt: str | list[int], model: ModelIn
 
 
 def _encode_infill(tokenizer: Tokenizer, infill: Infill, model: ModelInfo) -> list[int]:
-    texts = "".join((infill.prefix, infill.suffix, *(text for file in infill.files for text in file)))
+    texts = "".join((infill.prefix, infill.suffix, infill.begun, *(text for file in infill.files for text in file)))
     _check_text(tokenizer, texts, model, "prompt")
     if tokenizer.infill is None:
         message = "suffix cannot be honoured: the model's vocabulary has no tokens for filling in text"
         raise InvalidRequestError(message, "suffix", "unsupported_value")
     gap = tokenizer.infill.prompt(tokenizer.encode_within, infill.prefix, infill.suffix, infill.files)
-    token_ids = [*tokenizer.leading_token_ids, *gap]
+    token_ids = [*tokenizer.leading_token_ids, *gap, *tokenizer.encode_within(infill.begun)]
     check_prompt(token_ids, model, "prompt")
     return token_ids
 

@@ -37,6 +37,11 @@ class Replica(Protocol):
         ...
 
     @property
+    def max_batch_size(self) -> int | None:
+        """The most sequences in one step; None until the engine was ready once."""
+        ...
+
+    @property
     def card(self) -> ModelCard | None:
         """The facts about the model; None until its file was read."""
         ...

@@ -51,7 +51,8 @@ def _stop_strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(strings)
 
 
-def _logit_bias(value: Any) -> dict[int, float]:  # noqa: ANN401
+def check_logit_bias(value: Any) -> dict[int, float]:  # noqa: ANN401
+    """Converts an object that maps token ids to biases; raises an error for anything else."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -145,7 +146,9 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 SignedCount = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 StopStrings = Annotated[tuple[str, ...], PlainValidator(_stop_strings, json_schema_input_type=str | list[str] | None)]
-LogitBias = Annotated[dict[int, float], PlainValidator(_logit_bias, json_schema_input_type=dict[str, float] | None)]
+LogitBias = Annotated[
+    dict[int, float], PlainValidator(check_logit_bias, json_schema_input_type=dict[str, float] | None)
+]
 Seed = Annotated[int | None, PlainValidator(_seed, json_schema_input_type=int | None)]
 TopK = Annotated[int | None, Field(ge=-1, le=MAX_COUNT), AfterValidator(_top_k)]
 Prompts = Annotated[

@@ -57,6 +57,11 @@ class ProcessReplica:
         return None if self._client.model is None else self._client.model.context_window_size
 
     @property
+    def max_batch_size(self) -> int | None:
+        """The most sequences in one step of the latest engine; None before an engine was ready for the first time."""
+        return None if self._client.model is None else self._client.model.max_batch_size
+
+    @property
     def card(self) -> ModelCard | None:
         """The facts about the model; None until its file was read."""
         return self._preparer.encoder.card

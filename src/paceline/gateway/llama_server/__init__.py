@@ -1,0 +1,1 @@
+"""The front that speaks the native API of llama.cpp's server, as far as editors' plug-ins need it."""
