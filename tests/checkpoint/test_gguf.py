@@ -109,6 +109,21 @@ def test_released_pages_leave_memory_and_come_back(tmp_path: Path):
         assert [tensor.data.sum() for tensor in model.tensors.values()] == sums
 
 
+def test_files_with_other_contents_have_other_fingerprints(tmp_path: Path):
+    paths = [write_small_gguf(tmp_path / f"{number}.gguf") for number in range(3)]
+    data = bytearray(paths[1].read_bytes())
+    data[-1] ^= 1  # the last byte of the last tensor
+    paths[1].write_bytes(data)
+    data = paths[2].read_bytes()
+    paths[2].write_bytes(data.replace("Grüße, 世界".encode(), "Grüsze, 世界".encode()))
+    prints = []
+    for path in (paths[0], *paths):
+        with GgufFile.open(path) as model:
+            prints.append(model.fingerprint())
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+
+
 def test_views_outlive_close(small_path: Path):
     model = GgufFile.open(small_path)
     tensor = model.tensors["output_norm.weight"]

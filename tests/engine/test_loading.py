@@ -119,7 +119,7 @@ def _cache(tmp_path, monkeypatch):
 
 def test_an_engine_from_files_answers(tiny_pair):
     engine = Engine(config_of(tiny_pair))
-    assert engine.model_name == "target"
+    assert engine.parts.model_name == "target"
     assert engine.drafter_names == ("suffix", "grammar", "draft-model")
     assert engine.stats().num_blocks == 16
     (completion,) = engine.generate(["the riders"], SamplingParams(max_tokens=20, temperature=0.0))

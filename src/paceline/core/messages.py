@@ -36,12 +36,13 @@ class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway needs to know about a loaded engine."""
+    """What the gateway needs to know about a loaded engine. Engines with the same `identity` give the same texts."""
 
     name: str
     context_window_size: int
     vocab_size: int
     max_batch_size: int = 1
+    identity: str = ""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):

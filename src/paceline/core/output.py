@@ -42,7 +42,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     output tokens. `text` is the text that they complete; incomplete UTF-8 characters and possible stop strings are held
     back until they are decided. `epoch` counts the engine's restarts, so that a receiver can drop outputs from before a
     restart. `finish_reason` is set on a sequence's last output. `stop_reason` is then the stop string or stop token id
-    that ended it; None means end-of-sequence.
+    that ended it; None means end-of-sequence. `prompt_logprobs` has the entries of all prompt tokens but the first; it
+    is set on the first output of a request that asks for them.
+    `num_read_tokens` is set on outputs without tokens, which say how much of the prompt is read.
     """
 
     request_id: str
@@ -51,8 +53,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int]
     text: str = ""
     logprobs: list[TokenLogprob] | None = None
+    prompt_logprobs: list[TokenLogprob] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     error: str | None = None
     num_cached_tokens: int = 0
+    num_read_tokens: int | None = None
     speculation: SpeculationStats = SpeculationStats()

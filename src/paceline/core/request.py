@@ -31,8 +31,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     Order of processing: penalties, bias, temperature, top-k, top-p, min-p (docs/architecture.md, the acceptance rule).
     `temperature` 0 is greedy. `seed` None lets the receiver draw 64 bits. `top_k` None keeps all tokens. `num_logprobs`
     None returns no log-probabilities; n returns those of each sampled token and of the n most likely tokens beside it
-    (raw model distribution, before processing). `min_tokens` bans end-of-sequence and `stop_token_ids` until that many
-    tokens were output.
+    (raw model distribution, before processing). With `has_prompt_logprobs`, the same is returned for the prompt's
+    tokens. `min_tokens` bans end-of-sequence and `stop_token_ids` until that many tokens were output.
     """
 
     max_tokens: int | None = None
@@ -51,6 +51,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     include_stop_in_output: bool = False
     num_logprobs: int | None = None
+    has_prompt_logprobs: bool = False
 
 
 class Preface(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +84,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `resumed_token_ids` are tokens already output before a restart. They are prefilled like a prompt, but count as
     output for penalties, limits, stop strings, log-probabilities and usage. `choice_index` is part of the noise's key,
     so that the choices of one call differ. `tenant` names who sent the call; the gateway finds it out and never takes
-    it from the client's word. Drafts and cached KV come only from requests of the same tenant.
+    it from the client's word. Drafts and cached KV come only from requests of the same tenant. With `has_progress`,
+    there are outputs without tokens while the prompt is read.
     """
 
     request_id: str
@@ -91,6 +93,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams = SamplingParams()
     choice_index: int = 0
     resumed_token_ids: list[int] = []
+    has_progress: bool = False
     speculation: SpeculationParams = SpeculationParams()
     tenant: str = ""
     constraint: Constraint | None = None

@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, with its tokenizer and its name. `identity` changes when the model's file changes."""
+    """A model in memory, with its tokenizer and its name. `identity` is the fingerprint of the model's file."""
 
     name: str
     model: Model
@@ -186,6 +186,7 @@ def build_parts(
     parts = _drafter_parts(pair, config, num_blocks=num_blocks, samplers=samplers)
     return EngineParts(
         model_name=pair.target.name,
+        model_identity=_model_identity(pair.target, config),
         target=pair.target.model,
         tokenizer=pair.target.tokenizer,
         num_blocks=num_blocks,
@@ -227,6 +228,12 @@ def _drafter_parts(
         num_blocks=num_blocks,
         draft=None if pair.draft is None else DraftModel(pair.draft.model, pair.vocabulary_map),
     )
+
+
+def _model_identity(target: LoadedModel, config: EngineConfig) -> str:
+    """Returns a text that is the same for engines that give the same texts."""
+    settings = (config.backend, config.kv_cache_type, config.activation_bits or "auto")
+    return "-".join(map(str, (target.identity, *settings)))
 
 
 def _num_blocks(config: EngineConfig, pair: LoadedPair) -> int:

@@ -20,10 +20,21 @@ from paceline.kvcache.block_tables import pad_block_tables, slot_of
 @dataclass(frozen=True, slots=True)
 class StepBatch:
     """A batch, and where its logits are. Of the i-th sampled sequence, the logits of the last token are row
-    `first_logit_rows[i]`, and those of draft node j are row `first_logit_rows[i] + 1 + j`."""
+    `first_logit_rows[i]`, and those of draft node j are row `first_logit_rows[i] + 1 + j`.
+
+    `scored_positions[i]` are the positions of the i-th scheduled sequence whose logits score the next token of its
+    prompt. Their logits follow all others, from `first_scored_row` on, sequence after sequence.
+    """
 
     batch: Batch
     first_logit_rows: list[int]
+    scored_positions: list[range]
+    first_scored_row: int
+
+    @property
+    def has_scored_rows(self) -> bool:
+        """Whether any row scores a token of a prompt."""
+        return self.first_scored_row < len(self.batch.logit_rows)
 
 
 @dataclass(slots=True)
@@ -38,12 +49,15 @@ class _Rows:
     paths: dict[int, list[int]] = field(default_factory=dict)
     logit_rows: list[int] = field(default_factory=list)
     first_logit_rows: list[int] = field(default_factory=list)
+    scored_rows: list[int] = field(default_factory=list)
+    scored_positions: list[range] = field(default_factory=list)
 
     def add(self, index: int, item: ScheduledSequence, draft: Draft, block_size: int) -> None:
         """Adds the rows of the sequence with this index, and then the rows of its draft."""
         token_ids = item.sequence.token_ids
         first = item.sequence.num_computed_tokens
         own = range(first, first + item.num_rows)
+        self._add_scored(item, own)
         self.token_ids += token_ids[own.start : own.stop]
         self.positions += own
         table = item.sequence.block_table
@@ -54,6 +68,13 @@ class _Rows:
         if item.reaches_end:
             self.first_logit_rows.append(len(self.logit_rows))
             self.logit_rows += range(len(self.token_ids) - len(draft) - 1, len(self.token_ids))
+
+    def _add_scored(self, item: ScheduledSequence, own: range) -> None:
+        """Notes which of the rows that are added next score a token of the prompt."""
+        is_wanted = item.state.prompt_logprobs is not None
+        scored = range(own.start, min(own.stop, item.sequence.num_prompt_tokens - 1)) if is_wanted else range(0)
+        self.scored_positions.append(scored)
+        self.scored_rows += range(len(self.token_ids), len(self.token_ids) + len(scored))
 
     def _add_draft(self, draft: Draft, length: int, table: list[int], block_size: int) -> None:
         first_row = len(self.token_ids)
@@ -91,9 +112,9 @@ def build_batch(scheduled: Sequence[ScheduledSequence], drafts: Sequence[Draft],
         block_tables=pad_block_tables([item.sequence.block_table for item in scheduled]),
         path_slots=np.array(list(chain.from_iterable(rows.paths.values())), np.int32),
         path_offsets=rows.path_offsets(),
-        logit_rows=np.array(rows.logit_rows, np.int32),
+        logit_rows=np.array(rows.logit_rows + rows.scored_rows, np.int32),
     )
-    return StepBatch(batch, rows.first_logit_rows)
+    return StepBatch(batch, rows.first_logit_rows, rows.scored_positions, len(rows.logit_rows))
 
 
 def compaction_moves(

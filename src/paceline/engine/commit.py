@@ -28,12 +28,18 @@ class Commit:
     logprobs: list[TokenLogprob] | None = None
     finish: Finish | None = None
     error: str | None = None
+    num_read_tokens: int | None = None
 
     @classmethod
     def ended(cls, state: RequestState, finish: Finish, error: str | None = None) -> Commit:
         """Returns a commit that ends a sequence without new tokens."""
         first = state.sequence.num_output_tokens
         return cls(state, first, [], "", 0, finish=finish, error=error)
+
+    @classmethod
+    def of_progress(cls, state: RequestState) -> Commit:
+        """Returns a commit without tokens, which says how much of the prompt is read."""
+        return cls(state, 0, [], "", 0, num_read_tokens=state.sequence.num_computed_tokens)
 
     def output(self, epoch: int) -> Output:
         """Returns the output for the client."""
@@ -45,10 +51,12 @@ class Commit:
             token_ids=self.token_ids,
             text=self.text,
             logprobs=self.logprobs,
+            prompt_logprobs=None if self.num_read_tokens is not None else self.state.take_prompt_logprobs(),
             finish_reason=self.finish.reason if self.finish else None,
             stop_reason=self.finish.stop_reason if self.finish else None,
             error=self.error,
             num_cached_tokens=sequence.num_cached_tokens,
+            num_read_tokens=self.num_read_tokens,
             speculation=self.state.speculation,
         )
 

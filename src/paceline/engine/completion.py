@@ -10,7 +10,8 @@ from paceline.core import FinishReason, Output, SpeculationStats, TokenLogprob
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. `logprobs` is None unless the request asked for them; for the other fields see `Output`."""
+    """One finished answer. Log-probabilities are None unless the request asked for them; for the other fields see
+    `Output`."""
 
     prompt_token_ids: list[int]
     token_ids: list[int]
@@ -21,6 +22,7 @@ class Completion:
     num_cached_tokens: int
     speculation: SpeculationStats
     error: str | None = None
+    prompt_logprobs: list[TokenLogprob] | None = None
 
     @classmethod
     def from_outputs(cls, prompt_token_ids: list[int], outputs: Iterable[Output]) -> Completion:
@@ -40,4 +42,5 @@ class Completion:
             num_cached_tokens=last.num_cached_tokens,
             speculation=last.speculation,
             error=last.error,
+            prompt_logprobs=outputs[0].prompt_logprobs,
         )

@@ -36,6 +36,7 @@ from paceline.engine.drafter_group import DrafterGroup
 from paceline.engine.local_requests import LocalRequests
 from paceline.engine.mask_times import MaskTimes
 from paceline.engine.parts import EngineParts
+from paceline.engine.prompt_scores import PromptScorer
 from paceline.engine.request_state import RequestState
 from paceline.engine.scheduler import Scheduler, StepLimits
 from paceline.engine.step import Stepper
@@ -67,7 +68,7 @@ class Engine:
     def _assemble(self, config: EngineConfig, parts: EngineParts, epoch: int) -> None:
         self.config = config
         self._epoch = epoch
-        self._parts = parts
+        self.parts = parts
         names = {*drafter_names(), *(drafter.name for drafter in parts.drafters)}
         self._limits = RequestLimits(
             parts.target.config.vocab_size, context_window_size(config, parts.target.config), frozenset(names)
@@ -83,6 +84,7 @@ class Engine:
             drafters=self._drafters,
             target=parts.target,
             verifier=parts.verifier or Verifier(parts.sampler),
+            prompt_scorer=PromptScorer(parts.sampler, self._limits.vocab_size),
             acceptance=self._acceptance,
             mask_times=self._mask_times,
             vocab_size=self._limits.vocab_size,
@@ -98,12 +100,7 @@ class Engine:
     @property
     def tokenizer(self) -> Tokenizer:
         """The target's tokenizer."""
-        return self._parts.tokenizer
-
-    @property
-    def model_name(self) -> str:
-        """The target's name in the catalog, or its file name."""
-        return self._parts.model_name
+        return self.parts.tokenizer
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
@@ -137,7 +134,7 @@ class Engine:
             raise InvalidRequestError(f"request id {request.request_id} is in use; choose another", "request_id")
         state, finish = self._begin(request, prepared or self.prepare(request.constraint))
         self._states[request.request_id] = state
-        self._parts.samplers[request.request_id] = state.sampler
+        self.parts.samplers[request.request_id] = state.sampler
         self._scheduler.add(state)
         if finish is not None:
             self._end(state, finish)
@@ -215,7 +212,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Returns the current gauges, and the counters since the start."""
-        times = self._parts.controller.times
+        times = self.parts.controller.times
         return collect_stats(self._scheduler, self._acceptance, self._mask_times, times, self._num_steps)
 
     def clear_prefix_cache(self) -> None:
@@ -235,13 +232,14 @@ class Engine:
         max_output_tokens = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         stream = TextStream(request, self.tokenizer, max_output_tokens)
         sampler = SequenceSampler.begin(
-            self._parts.sampler,
+            self.parts.sampler,
             sequence,
             vocab_size=self.vocab_size,
             ending_token_ids=self.tokenizer.eos_token_ids.union(sampling.stop_token_ids),
             constraint=constraint,
         )
         state = RequestState(sequence, stream, sampler, sequence.num_prompt_tokens + max_output_tokens)
+        state.prompt_logprobs = [] if sampling.has_prompt_logprobs else None
         for token_id in request.resumed_token_ids:
             progress = stream.push(token_id)
             if progress.finish is not None:
@@ -272,7 +270,7 @@ class Engine:
         self._mailboxes.get(output.request_id, self._unclaimed).append(output)
         if commit.finish is not None:
             del self._states[output.request_id]
-            del self._parts.samplers[output.request_id]
+            del self.parts.samplers[output.request_id]
 
     def _forget(self, request_id: str) -> None:
         """Ends a request of `generate` or `stream` that nobody reads any more. If the garbage collector closes a stream

@@ -20,7 +20,7 @@ from paceline.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """A memory-mapped model file, with its config and tokenizer. `identity` changes when the file changes."""
+    """A memory-mapped model file, with its config and tokenizer. `identity` is the file's fingerprint."""
 
     name: str
     gguf: GgufFile
@@ -49,6 +49,4 @@ def open_model(resolved: ResolvedModel) -> Iterator[OpenModel]:
     with GgufFile.open(resolved.path) as gguf:
         config = read_model_config(gguf)
         tokenizer = Tokenizer.from_gguf(gguf, tokenizer_cache_dir(os.environ))
-        status = resolved.path.stat()
-        identity = f"{resolved.path} {status.st_size} {status.st_mtime_ns}"
-        yield OpenModel(resolved.name, gguf, config, tokenizer, identity)
+        yield OpenModel(resolved.name, gguf, config, tokenizer, gguf.fingerprint())

@@ -21,7 +21,8 @@ class EngineParts:
 
     `num_blocks` is the number of blocks of the target's KV cache, which the engine allocates. The engine keeps the
     sampler of each of its requests in `samplers`, by request id; drafters that sample read the same dict. `constraints`
-    are the kinds of constraints that requests may have, by name. `verifier` None means one without row hashes.
+    are the kinds of constraints that requests may have, by name. `verifier` None means one without row hashes. Engines
+    with the same `model_identity` give the same texts.
     """
 
     model_name: str
@@ -34,3 +35,4 @@ class EngineParts:
     samplers: dict[str, SequenceSampler] = field(default_factory=dict)
     constraints: Mapping[str, ConstraintKind] = field(default_factory=dict)
     verifier: Verifier | None = None
+    model_identity: str = ""

@@ -24,7 +24,7 @@ import msgspec
 import zmq
 
 from paceline.config import EngineConfig
-from paceline.core import FinishReason, Output, Request
+from paceline.core import Constraint, FinishReason, Output, Request, SamplingParams
 from paceline.core.errors import InvalidRequestError, PacelineError
 from paceline.core.messages import (
     AbortRequest,
@@ -52,6 +52,8 @@ _LOGGER = logging.getLogger(__name__)
 _STATS_INTERVAL_S = 0.25
 _LINGER_MS = 2000
 _PREPARATION_POLL_MS = 2
+_WARM_UP_PROMPT = "Count from one to ten: one, two, three,"
+_NUM_WARM_UP_TOKENS = 16
 
 
 class EngineLoop:
@@ -199,17 +201,28 @@ def _run(config: EngineConfig, epoch: int, socket: zmq.Socket[bytes]) -> int:
     # milliseconds of a step.
     gc.collect()
     gc.freeze()
-    socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine, config))))
+    if config.has_warmup:
+        _warm_up(engine)
+    socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine))))
     EngineLoop(engine, socket, epoch).run()
     return 0
 
 
-def _model_info(engine: Engine, config: EngineConfig) -> ModelInfo:
+def _warm_up(engine: Engine) -> None:
+    """Answers a short request, once free and once in a form, so that all that happens only once has happened."""
+    sampling = SamplingParams(max_tokens=_NUM_WARM_UP_TOKENS, temperature=0.0)
+    for constraint in (None, Constraint(kind="json_object", source="")):
+        engine.generate([_WARM_UP_PROMPT], sampling, constraint=constraint)
+    engine.clear_prefix_cache()
+
+
+def _model_info(engine: Engine) -> ModelInfo:
     return ModelInfo(
-        name=engine.model_name,
+        name=engine.parts.model_name,
         context_window_size=engine.context_window_size,
         vocab_size=engine.vocab_size,
-        max_batch_size=config.max_batch_size,
+        max_batch_size=engine.config.max_batch_size,
+        identity=engine.parts.model_identity,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paceline.core import Sequence, SpeculationMode, SpeculationStats
+from paceline.core import Sequence, SpeculationMode, SpeculationStats, TokenLogprob
 from paceline.core.draft import NO_ROOM
 from paceline.engine.text_stream import TextStream
 from paceline.sampling.sequence_sampler import SequenceSampler
@@ -20,7 +20,8 @@ class RequestState:
     `max_length` is the number of tokens, prompt included, at which the request ends with the finish reason `length`.
     `block_hashes` are the hashes of the leading blocks of its table that the prefix cache knows. `by_drafter` has the
     numbers of drafted and accepted tokens. `reason` says why the latest step that had room for a draft had none; at
-    first it says that no step had room.
+    first it says that no step had room. `prompt_logprobs` collects the log-probabilities of the prompt's tokens, until
+    they were sent; None means that nobody wants them, or no longer.
     """
 
     sequence: Sequence
@@ -31,11 +32,17 @@ class RequestState:
     num_preemptions: int = 0
     by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
     reason: str | None = NO_ROOM
+    prompt_logprobs: list[TokenLogprob] | None = None
 
     @property
     def max_window(self) -> int:
         """The most draft tokens that can still be committed; the last token always comes from the target itself."""
         return max(0, self.max_length - len(self.sequence.token_ids) - 1)
+
+    def take_prompt_logprobs(self) -> list[TokenLogprob] | None:
+        """Returns the log-probabilities of the prompt's tokens the first time, and None afterwards."""
+        taken, self.prompt_logprobs = self.prompt_logprobs, None
+        return taken
 
     @property
     def speculation(self) -> SpeculationStats:

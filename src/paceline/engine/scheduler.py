@@ -204,9 +204,12 @@ class Scheduler:
         One block for each running sequence stays free, so that the new sequence is not preempted at once.
         """
         sequence = state.sequence
-        match = self.prefix_cache.lookup(sequence.token_ids, sequence.request.tenant)
-        if self._is_prefix_on_its_way(sequence, match):
-            return False
+        if state.prompt_logprobs is not None:
+            match = PrefixMatch([], [])  # every row of the prompt must be computed
+        else:
+            match = self.prefix_cache.lookup(sequence.token_ids, sequence.request.tenant)
+            if self._is_prefix_on_its_way(sequence, match):
+                return False
         table = self.blocks.fork(match.block_ids)
         headroom = len(self._running) * self.blocks.block_size
         if not self.blocks.can_grow(table, len(sequence.token_ids) + headroom):

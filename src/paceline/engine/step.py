@@ -16,6 +16,7 @@ from paceline.engine.batch_builder import build_batch, compaction_moves
 from paceline.engine.commit import Commit
 from paceline.engine.drafter_group import EMPTY_DRAFT, DrafterGroup, DraftingCosts
 from paceline.engine.mask_times import MaskTimes
+from paceline.engine.prompt_scores import PromptScorer
 from paceline.engine.scheduler import Schedule, Scheduler
 from paceline.engine.verifier import Checks, Verifier, prepare_checks
 
@@ -29,6 +30,7 @@ class Stepper:
     drafters: DrafterGroup
     target: Model
     verifier: Verifier
+    prompt_scorer: PromptScorer
     acceptance: AcceptanceStats
     mask_times: MaskTimes
     vocab_size: int
@@ -49,12 +51,14 @@ class Stepper:
         mask_s = time.perf_counter() - before_masks_s
         logits = self.target.forward(step_batch.batch)
         verdicts = self.verifier.verify(checks, logits, step_batch.first_logit_rows)
+        if step_batch.has_scored_rows:
+            self.prompt_scorer.score(schedule.scheduled, step_batch, logits)
         commits = self._commit(schedule, verdicts)
         step_s = time.perf_counter() - start_s
         if checks.masks.bits is not None:
             self.mask_times.add(len(checks.masks.bits), mask_s, step_s)
         self._observe(schedule, drafting, verdicts, step_s)
-        return commits
+        return [*commits, *_progress(schedule)]
 
     def _draft(self, schedule: Schedule) -> _Drafting:
         """Asks the drafters for the drafts that the controller plans, for the sequences that may draft."""
@@ -115,6 +119,15 @@ class Stepper:
                 target_s=step_time_s - sum(drafting.costs.seconds.values()),
             )
         )
+
+
+def _progress(schedule: Schedule) -> list[Commit]:
+    """Returns commits without tokens for the prompts that are not read to the end, if their clients want to know."""
+    return [
+        Commit.of_progress(item.state)
+        for item in schedule.scheduled
+        if item.sequence.request.has_progress and not item.reaches_end
+    ]
 
 
 def _no_drafting(schedule: Schedule) -> _Drafting:
