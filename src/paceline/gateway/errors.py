@@ -27,6 +27,15 @@ class UnknownModelError(ServiceError):
         super().__init__(f"model {model!r} is not served here: use {served_name!r} or 'default'")
 
 
+class UnknownResponseError(ServiceError):
+    """The call names a stored response that is not there, or no longer there."""
+
+    code = "response_not_found"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"there is no stored response {response_id!r}: it may have been removed to make room")
+
+
 class QueueFullError(ServiceError):
     """Too many requests are waiting for their first token."""
 

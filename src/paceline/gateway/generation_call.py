@@ -49,8 +49,10 @@ class GenerationCall:
 
     `model` None means the default model. `sampling` has the fields of `SamplingParams` that the client set; the model's
     defaults apply to the others. Without a seed, each prompt gets its own random seed. With `echo`, each answer begins
-    with the text of its prompt. `arrival_s` is the arrival time on the monotonic clock, and
-    `size_bytes` is the size of the whole call on the wire.
+    with the text of its prompt. `arrival_s` is the arrival time on the monotonic clock, and `size_bytes` is the size of
+    the whole call on the wire. A call for one answer may go on after `resumed_token_ids`, which an earlier answer has
+    given. The choices of a prompt have the indices from `first_choice_index` on. With `has_progress`, the answer also
+    says how much of the prompt is read.
     """
 
     call_id: str
@@ -64,6 +66,9 @@ class GenerationCall:
     principal: Principal
     arrival_s: float
     size_bytes: int
+    resumed_token_ids: tuple[int, ...] = ()
+    first_choice_index: int = 0
+    has_progress: bool = False
 
     @property
     def num_requests(self) -> int:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.core import Output, TokenLogprob
+from paceline.core import Output
 from paceline.tokenizer import IncrementalDetokenizer, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedLogprob:
-    """A token with its log-probability and its place in the text.
+    """A token with its log-probability (None: it is the first token of the prompt) and its place in the text.
 
     `top` has the bytes and log-probabilities of the most likely tokens at this position, likeliest first. `text_offset`
     is the index of the character in the answer's text at which the token begins. A token that begins inside a
@@ -21,7 +21,7 @@ class PlacedLogprob:
     """
 
     token: bytes
-    logprob: float
+    logprob: float | None
     top: list[tuple[bytes, float]]
     text_offset: int
 
@@ -29,24 +29,33 @@ class PlacedLogprob:
 class LogprobPlacer:
     """Finds the places of one answer's tokens."""
 
-    def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt_token_ids: list[int], *, has_prompt: bool = False) -> None:
+        """With `has_prompt`, the answer begins with the prompt, whose tokens have log-probabilities too."""
         self._tokenizer = tokenizer
-        self._detokenizer = IncrementalDetokenizer(tokenizer, prompt_token_ids)
+        self._detokenizer = IncrementalDetokenizer(tokenizer, [] if has_prompt else prompt_token_ids)
+        self._prompt_token_ids = prompt_token_ids if has_prompt else []
         self._held: list[PlacedLogprob] = []
         self._num_decoded = 0
         self._num_shown = 0
 
     def add(self, output: Output) -> list[PlacedLogprob]:
         """Takes an output and returns, in order, the tokens that belong to the text shown so far and are new."""
+        if output.prompt_logprobs is not None and self._prompt_token_ids:
+            self._hold(self._prompt_token_ids[0], None, [])
+            for entry in output.prompt_logprobs:
+                self._hold(entry.token_id, entry.logprob, entry.top)
+            self._num_shown = self._num_decoded
         for entry in output.logprobs or ():
-            self._held.append(self._placed(entry))
-            self._num_decoded += len(self._detokenizer.append(entry.token_id))
+            self._hold(entry.token_id, entry.logprob, entry.top)
         self._num_shown += len(output.text)
         is_whole = output.finish_reason is not None and output.stop_reason is None
         num_ready = sum(is_whole or held.text_offset < self._num_shown for held in self._held)
         ready, self._held = self._held[:num_ready], self._held[num_ready:]
         return ready
 
-    def _placed(self, entry: TokenLogprob) -> PlacedLogprob:
-        top = [(self._tokenizer.token_bytes(token_id), logprob) for token_id, logprob in entry.top]
-        return PlacedLogprob(self._tokenizer.token_bytes(entry.token_id), entry.logprob, top, self._num_decoded)
+    def _hold(self, token_id: int, logprob: float | None, top: list[tuple[int, float]]) -> None:
+        """Keeps a token until its text is shown."""
+        likeliest = [(self._tokenizer.token_bytes(other), value) for other, value in top]
+        token = self._tokenizer.token_bytes(token_id)
+        self._held.append(PlacedLogprob(token, logprob, likeliest, self._num_decoded))
+        self._num_decoded += len(self._detokenizer.append(token_id))

@@ -17,11 +17,13 @@ DEFAULT_MODEL = "default"
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     """A model that clients can ask for. `context_window_size` is None until an engine has loaded the model, and `card`
-    is None until the model file was read."""
+    is None until the model file was read. Texts of models with the same `identity` are the same; it is empty until an
+    engine was ready."""
 
     name: str
     context_window_size: int | None
     card: ModelCard | None = None
+    identity: str = ""
 
 
 class Pool:
@@ -50,6 +52,10 @@ class Pool:
     def num_outstanding(self) -> int:
         """The number of requests that all engines together hold."""
         return sum(replica.num_outstanding for replica in self.replicas)
+
+    def is_model_ready(self, name: str) -> bool:
+        """Returns whether a replica of this model is ready; raises UnknownModelError."""
+        return any(replica.is_ready for replica in self._serving(name))
 
     async def choose(self, model: str | None) -> Replica:
         """Returns the replica that gets the next call for this model (None: the default model).
@@ -80,6 +86,7 @@ class Pool:
             candidates[0].served_name,
             next((size for size in sizes if size is not None), None),
             next((card for card in cards if card is not None), None),
+            next((replica.model_identity for replica in candidates if replica.model_identity), ""),
         )
 
     def models(self) -> list[ServedModel]:

@@ -40,9 +40,11 @@ _FILE_TYPES = MappingProxyType(
 class ModelCard:
     """The facts of a model file. `sampling` are the sampling parameters that requests get unless they set their own.
 
-    `modified_s` is the time of the file in Unix time. `chat_template` is empty for a model without one.
+    `fingerprint` changes with the contents of the file. `modified_s` is the time of the file in Unix time.
+    `chat_template` is empty for a model without one.
     """
 
+    fingerprint: str
     architecture: str
     num_parameters: int
     quantization: str
@@ -82,6 +84,7 @@ def _card(resolved: ResolvedModel, gguf: GgufFile, tokenizer: Tokenizer, *, has_
     context_size = gguf.metadata.get(f"{architecture}.context_length", 0)
     file_type = gguf.metadata.get("general.file_type")
     return ModelCard(
+        fingerprint=gguf.fingerprint(),
         architecture=architecture,
         num_parameters=sum(math.prod(tensor.shape) for tensor in gguf.tensors.values()),
         quantization=_FILE_TYPES.get(file_type, "unknown") if isinstance(file_type, int) else "unknown",

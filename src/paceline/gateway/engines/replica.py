@@ -42,6 +42,12 @@ class Replica(Protocol):
         ...
 
     @property
+    def model_identity(self) -> str:
+        """Says which model gives the texts, and with which settings that change them; empty until the engine was ready
+        once."""
+        ...
+
+    @property
     def card(self) -> ModelCard | None:
         """The facts about the model; None until its file was read."""
         ...

@@ -19,6 +19,7 @@ from paceline.gateway.openai.logprobs import chat_logprobs
 from paceline.gateway.openai.schema import ChatCompletionRequest
 from paceline.gateway.openai.usage import ChunkUsage, envelope_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
+from paceline.gateway.prompt_progress import progress_of
 from paceline.gateway.speculation_summary import speculation_of
 
 
@@ -52,12 +53,17 @@ async def _chunks(answer: Answer, body: ChatCompletionRequest, names: CallNames)
     begun: set[int] = set()
     async with aclosing(answer.news()) as news:
         async for choice in news:
+            if choice.num_read_tokens is not None:
+                yield {**envelope, "choices": [], **progress_of(choice), **usage.field(choice, 0)}
+                continue
             if choice.index not in begun:
                 begun.add(choice.index)
                 first = _delta(choice, {"role": "assistant", "content": content})
                 yield {**envelope, "choices": [first], **usage.field(choice, 0)}
+            counts = {"draft_counts": {"accepted": choice.num_new_accepted}} if body.has_draft_counts else {}
             for parts in _news(choice, names):
-                yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}
+                yield {**envelope, **parts, **usage.field(choice, choice.num_tokens), **counts}
+                counts = {}
     if body.has_usage_chunk:
         yield {**envelope, "choices": [], **totals_of(answer)}
 

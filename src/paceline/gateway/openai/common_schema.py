@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from paceline.core import Constraint, SpeculationMode
+from paceline.core import Constraint, SpeculationMode, SpeculationParams
 from paceline.gateway.http.field_types import (
     Count,
     LogitBias,
+    NoEffect,
     PositiveCount,
     Seed,
     SignedCount,
@@ -30,11 +31,13 @@ class StreamOptions(StrictBody):
     """Options of a stream. `include_obfuscation` is accepted, but no padding against traffic analysis is added.
 
     `continuous_usage_stats`, a field of vLLM, puts the usage so far into every chunk if `include_usage` is true too.
+    `include_draft_counts`, Paceline's own, says in every chunk of a chat how many of its first tokens a draft guessed.
     """
 
     include_usage: bool | None = None
-    include_obfuscation: bool | None = None
+    include_obfuscation: NoEffect[bool | None] = None
     continuous_usage_stats: bool | None = None
+    include_draft_counts: bool | None = None
 
 
 class SpeculationOptions(StrictBody):
@@ -45,9 +48,13 @@ class SpeculationOptions(StrictBody):
     drafters: list[str] | None = Field(default=None, fail_fast=True)
 
     @property
-    def speculation_mode(self) -> SpeculationMode:
-        """The mode as the engine's type."""
-        return SpeculationMode(self.mode)
+    def params(self) -> SpeculationParams:
+        """The options as the engine's type."""
+        return SpeculationParams(
+            mode=SpeculationMode(self.mode),
+            max_window=self.max_window,
+            drafters=None if self.drafters is None else tuple(self.drafters),
+        )
 
 
 class GenerationFields(StrictBody):
@@ -78,20 +85,20 @@ class GenerationFields(StrictBody):
     stop_token_ids: list[Count] | None = Field(default=None, max_length=MAX_STOP_TOKENS, fail_fast=True)
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
+    return_progress: bool | None = None  # llama-server's
     # Paceline's
     speculation: SpeculationOptions | None = None
-    # These fields cannot change the text.
-    user: str | None = None
-    metadata: dict[str, Any] | None = None
-    store: bool | None = None
-    service_tier: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
-    priority: SignedCount | None = None
+    user: NoEffect[str | None] = None
+    metadata: NoEffect[dict[str, Any] | None] = None
+    store: NoEffect[bool | None] = None
+    service_tier: NoEffect[str | None] = None
+    safety_identifier: NoEffect[str | None] = None
+    prompt_cache_key: NoEffect[str | None] = None
+    prompt_cache_retention: NoEffect[str | None] = None
+    priority: NoEffect[SignedCount | None] = None
     # These fields ask for what is done anyway; values that would change the text are refused.
     skip_special_tokens: Annotated[bool | None, only(None, True)] = None
-    spaces_between_special_tokens: bool | None = None
+    spaces_between_special_tokens: NoEffect[bool | None] = None
     use_beam_search: Annotated[bool | None, only(None, False)] = None
     length_penalty: Annotated[float | None, only(None, 1.0)] = None
     truncate_prompt_tokens: Annotated[int | None, only(None)] = None
@@ -135,6 +142,11 @@ class GenerationFields(StrictBody):
         return self.max_tokens
 
     @property
+    def has_prompt_logprobs(self) -> bool:
+        """Whether the prompt's tokens get log-probabilities too."""
+        return False
+
+    @property
     def num_choices(self) -> int:
         """The number of choices for each prompt."""
         return self.n or 1
@@ -143,6 +155,11 @@ class GenerationFields(StrictBody):
     def has_usage_chunk(self) -> bool:
         """Whether the stream ends with a chunk that has the usage."""
         return bool(self.stream_options is not None and self.stream_options.include_usage)
+
+    @property
+    def has_draft_counts(self) -> bool:
+        """Whether every chunk of a chat says how many of its first tokens a draft guessed."""
+        return bool(self.stream_options is not None and self.stream_options.include_draft_counts)
 
     @property
     def has_usage_in_chunks(self) -> bool:

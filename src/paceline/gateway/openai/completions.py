@@ -16,6 +16,7 @@ from paceline.gateway.openai.logprobs import completion_logprobs
 from paceline.gateway.openai.schema import CompletionRequest
 from paceline.gateway.openai.usage import ChunkUsage, envelope_of, totals_of
 from paceline.gateway.openai.whole_response import whole_response
+from paceline.gateway.prompt_progress import progress_of
 from paceline.gateway.speculation_summary import speculation_of
 
 
@@ -38,6 +39,9 @@ async def _chunks(answer: Answer, body: CompletionRequest) -> Chunks:
     envelope = envelope_of(answer, "text_completion")
     async with aclosing(answer.news()) as news:
         async for choice in news:
+            if choice.num_read_tokens is not None:
+                yield {**envelope, "choices": [], **progress_of(choice), **usage.field(choice, 0)}
+                continue
             text, new = choice.take_text(), choice.take_logprobs()
             logprobs = completion_logprobs(new) if new else None
             if text or logprobs or choice.finish_reason is not None:

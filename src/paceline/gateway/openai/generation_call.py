@@ -9,6 +9,7 @@ from paceline.core import SpeculationParams
 from paceline.gateway.generation_call import Chat, GenerationCall, Infill, Input
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.openai.schema import ChatCompletionRequest, CompletionRequest
+from paceline.gateway.sampling_fields import given
 
 GenerationBody = ChatCompletionRequest | CompletionRequest
 
@@ -38,12 +39,13 @@ def _call(body: GenerationBody, arrival: Arrival, prefix: str, content: Input, *
         input=content,
         num_choices=body.num_choices,
         sampling=_sampling(body),
-        speculation=_speculation(body),
+        speculation=SpeculationParams() if body.speculation is None else body.speculation.params,
         constraint=body.constraint,
         echo=echo,
         principal=arrival.principal,
         arrival_s=arrival.time_s,
         size_bytes=arrival.body_size_bytes,
+        has_progress=bool(body.return_progress and body.stream),
     )
 
 
@@ -57,31 +59,24 @@ def _effort(body: ChatCompletionRequest) -> dict[str, object]:
 
 
 def _sampling(body: GenerationBody) -> dict[str, Any]:
-    """Returns the sampling parameters that the client set. A `top_k` of 0 means all tokens."""
-    names = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
-    given = {name: value for name in names if (value := getattr(body, name)) is not None}
-    if body.top_k is not None:
-        given["top_k"] = body.top_k or None
     return {
-        **given,
-        "max_tokens": body.token_limit,
-        "min_tokens": body.min_tokens or 0,
+        **given(
+            temperature=body.temperature,
+            top_k=body.top_k,
+            top_p=body.top_p,
+            min_p=body.min_p,
+            presence_penalty=body.presence_penalty,
+            frequency_penalty=body.frequency_penalty,
+            repetition_penalty=body.repetition_penalty,
+            max_tokens=body.token_limit,
+            min_tokens=body.min_tokens,
+            seed=body.seed,
+            num_logprobs=body.num_logprobs,
+        ),
         "logit_bias": body.logit_bias,
-        "seed": body.seed,
         "stop": body.stop,
         "stop_token_ids": tuple(body.stop_token_ids or ()),
         "ignore_eos": bool(body.ignore_eos),
         "include_stop_in_output": bool(body.include_stop_str_in_output),
-        "num_logprobs": body.num_logprobs,
+        "has_prompt_logprobs": body.has_prompt_logprobs,
     }
-
-
-def _speculation(body: GenerationBody) -> SpeculationParams:
-    options = body.speculation
-    if options is None:
-        return SpeculationParams()
-    return SpeculationParams(
-        mode=options.speculation_mode,
-        max_window=options.max_window,
-        drafters=None if options.drafters is None else tuple(options.drafters),
-    )

@@ -30,25 +30,29 @@ def completion_logprobs(logprobs: list[PlacedLogprob]) -> dict[str, Any]:
     """Returns the `logprobs` of a completion's choice."""
     return {
         "tokens": [_text(placed.token) for placed in logprobs],
-        "token_logprobs": [max(placed.logprob, _LOWEST) for placed in logprobs],
-        "top_logprobs": [_top_by_text(placed) for placed in logprobs],
+        "token_logprobs": [_shown(placed.logprob) for placed in logprobs],
+        "top_logprobs": [None if placed.logprob is None else _top_by_text(placed) for placed in logprobs],
         "text_offset": [placed.text_offset for placed in logprobs],
     }
 
 
-def _top_by_text(placed: PlacedLogprob) -> dict[str, float]:
+def _shown(logprob: float | None) -> float | None:
+    return None if logprob is None else max(logprob, _LOWEST)
+
+
+def _top_by_text(placed: PlacedLogprob) -> dict[str, float | None]:
     """Returns the log-probabilities of the most likely tokens and of the sampled one by their text.
 
     Of several tokens with the same text the most likely counts.
     """
-    by_text: dict[str, float] = {}
+    by_text: dict[str, float | None] = {}
     for token, logprob in (*placed.top, (placed.token, placed.logprob)):
-        by_text.setdefault(_text(token), max(logprob, _LOWEST))
+        by_text.setdefault(_text(token), _shown(logprob))
     return by_text
 
 
-def _chat_entry(token: bytes, logprob: float) -> dict[str, Any]:
-    return {"token": _text(token), "logprob": max(logprob, _LOWEST), "bytes": list(token)}
+def _chat_entry(token: bytes, logprob: float | None) -> dict[str, Any]:
+    return {"token": _text(token), "logprob": _shown(logprob), "bytes": list(token)}
 
 
 def _text(token: bytes) -> str:

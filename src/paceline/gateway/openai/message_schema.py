@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from paceline.gateway.http.field_types import MessageContent, Reasoning, only
+from paceline.gateway.http.field_types import MessageContent, NoEffect, Reasoning, only
 from paceline.gateway.http.strict_body import StrictBody, field_error
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 
@@ -58,7 +58,7 @@ class CalledFunction(StrictBody):
 
     name: str
     arguments: str = ""
-    parsed_arguments: Any = None
+    parsed_arguments: NoEffect[Any] = None
 
 
 class ToolCallMessage(StrictBody):
@@ -67,7 +67,7 @@ class ToolCallMessage(StrictBody):
     id: str | None = None
     type: Literal["function"] = "function"
     function: CalledFunction
-    index: int | None = None
+    index: NoEffect[int | None] = None
 
 
 class ChatMessage(StrictBody):
@@ -88,8 +88,8 @@ class ChatMessage(StrictBody):
     function_call: CalledFunction | None = None
     audio: Annotated[Any, only(None)] = None
     refusal: str | None = None
-    annotations: list[Any] | None = None
-    parsed: Any = None
+    annotations: NoEffect[list[Any] | None] = None
+    parsed: NoEffect[Any] = None
 
     @property
     def is_call(self) -> bool:
@@ -126,7 +126,7 @@ def _tool_choice(value: Any) -> ToolChoice | None:  # noqa: ANN401 - a JSON valu
         raise _bad_choice()
     if value.get("type") != "allowed_tools":
         return ToolChoice("required", frozenset({_name_of(value)}))
-    allowed = value.get("allowed_tools")
+    allowed = value.get("allowed_tools", value)  # the Responses API has mode and tools beside the type
     if not isinstance(allowed, dict) or allowed.get("mode") not in ("auto", "required"):
         raise _bad_choice()
     tools = allowed.get("tools")

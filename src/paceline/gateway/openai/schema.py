@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from paceline.gateway.http.field_types import PositiveCount, Prompts, only
+from paceline.gateway.http.field_types import NoEffect, PositiveCount, Prompts, only
 from paceline.gateway.http.strict_body import field_error
 from paceline.gateway.openai.common_schema import GenerationFields
 from paceline.gateway.openai.message_schema import (
@@ -46,7 +46,7 @@ class ChatCompletionRequest(GenerationFields):
     parallel_tool_calls: bool | None = None
     modalities: Annotated[list[str] | None, only(None, ["text"])] = None
     audio: Annotated[Any, only(None)] = None
-    prediction: dict[str, Any] | None = None  # a hint for drafting: it cannot change the text
+    prediction: NoEffect[dict[str, Any] | None] = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     verbosity: Annotated[str | None, only(None, "medium")] = None
     web_search_options: Annotated[Any, only(None)] = None
@@ -108,8 +108,8 @@ class CompletionRequest(GenerationFields):
             raise field_error("best_of", "only 1 or the value of n is supported, leave it out")
         if self.suffix and (len(self.prompt) > 1 or not isinstance(self.prompt[0], str)):
             raise field_error("suffix", "it needs a prompt that is a single text")
-        if self.echo and self.logprobs is not None:
-            raise field_error("echo", "log-probabilities of the prompt are not supported, send echo or logprobs")
+        if self.echo and self.suffix and self.logprobs is not None:
+            raise field_error("echo", "it cannot go with both suffix and logprobs, leave one of them out")
         return self
 
     @property
@@ -126,3 +126,8 @@ class CompletionRequest(GenerationFields):
     def num_logprobs(self) -> int | None:
         """The number of most likely tokens to report beside each token; None reports no log-probabilities."""
         return self.logprobs
+
+    @property
+    def has_prompt_logprobs(self) -> bool:
+        """Whether the prompt's tokens get log-probabilities too."""
+        return bool(self.echo) and self.logprobs is not None

@@ -28,6 +28,7 @@ def usage_of(choices: list[Choice]) -> dict[str, Any]:
         "completion_tokens": num_completion_tokens,
         "total_tokens": num_prompt_tokens + num_completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(choice.num_cached_tokens for choice in prompts)},
+        "completion_tokens_details": {"reasoning_tokens": sum(choice.num_reasoning_tokens for choice in choices)},
     }
 
 

@@ -62,6 +62,12 @@ class ProcessReplica:
         return None if self._client.model is None else self._client.model.max_batch_size
 
     @property
+    def model_identity(self) -> str:
+        """Says which model gives the texts, and with which settings; empty before an engine was ready for the first
+        time."""
+        return "" if self._client.model is None else self._client.model.identity
+
+    @property
     def card(self) -> ModelCard | None:
         """The facts about the model; None until its file was read."""
         return self._preparer.encoder.card
@@ -137,7 +143,7 @@ def _choices(
             num_prompt_tokens=len(request.prompt_token_ids),
             placer=None
             if request.sampling.num_logprobs is None
-            else LogprobPlacer(tokenizer, request.prompt_token_ids),
+            else LogprobPlacer(tokenizer, request.prompt_token_ids, has_prompt=request.sampling.has_prompt_logprobs),
             text=prepared.echoed[index // num_choices] if prepared.echoed else "",
             parser=prepared.new_parser() if prepared.new_parser else None,
         )
