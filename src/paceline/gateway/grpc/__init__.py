@@ -1,0 +1,1 @@
+"""gRPC: the server, what all its calls share, and Paceline's own service."""
