@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 import paceline
@@ -16,6 +17,7 @@ from paceline.gateway.http.errors import ApiError, api_error_from
 from paceline.gateway.http.front import Front
 from paceline.gateway.http.middleware import ExchangeMiddleware, error_response
 from paceline.gateway.http.openapi import DocumentedApp
+from paceline.gateway.http.origin_check import OriginCheck, is_loopback_name
 
 
 def create_app(gateway: Gateway, fronts: Sequence[Front]) -> FastAPI:
@@ -28,9 +30,30 @@ def create_app(gateway: Gateway, fronts: Sequence[Front]) -> FastAPI:
     app.include_router(operator_routes.create_routes())
     app.add_exception_handler(PacelineError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    max_body_size_bytes = gateway.config.max_body_size_bytes
-    app.add_middleware(ExchangeMiddleware, fronts=fronts, board=gateway.board, max_body_size_bytes=max_body_size_bytes)
+    _add_middleware(app, gateway, fronts)
     return app
+
+
+def _add_middleware(app: FastAPI, gateway: Gateway, fronts: Sequence[Front]) -> None:
+    """Adds the layers around the routes, from the innermost to the outermost."""
+    config = gateway.config
+    app.add_middleware(
+        OriginCheck,
+        is_loopback=is_loopback_name(config.host),
+        allowed_origins=config.cors_origins,
+        allowed_hosts=config.allowed_hosts,
+    )
+    app.add_middleware(
+        ExchangeMiddleware, fronts=fronts, board=gateway.board, max_body_size_bytes=config.max_body_size_bytes
+    )
+    if config.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(config.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "retry-after"],
+        )
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

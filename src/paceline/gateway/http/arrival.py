@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from paceline.gateway.principal import Principal, principal_of
 
@@ -21,5 +22,17 @@ class Arrival:
 
 async def arrival_of(request: Request) -> Arrival:
     """Returns the arrival of a request, with the current time."""
-    principal = principal_of(request.headers.get("authorization"), request.headers.get("x-api-key"))
-    return Arrival(time.monotonic(), principal, len(await request.body()))
+    return Arrival(time.monotonic(), caller_of(request), len(await request.body()))
+
+
+def caller_of(request: Request) -> Principal:
+    """Returns who sent a request."""
+    return principal_of(request.headers.get("authorization"), request.headers.get("x-api-key"))
+
+
+async def _caller_of(request: Request) -> Principal:  # a function that is not async would run in a thread
+    return caller_of(request)
+
+
+Caller = Annotated[Principal, Depends(_caller_of)]
+"""The type of a handler parameter into which FastAPI injects the caller."""

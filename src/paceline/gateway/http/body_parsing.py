@@ -19,10 +19,15 @@ def parse_body(schema: type[Body], data: bytes) -> Body:
     try:
         return schema.model_validate_json(data)
     except ValidationError as error:
-        raise _as_request_error(error.errors(include_url=False)[0]) from error
+        raise as_request_error(error) from error
 
 
-def _as_request_error(fault: ErrorDetails) -> InvalidRequestError:
+def as_request_error(error: ValidationError) -> InvalidRequestError:
+    """Returns the first error in a body as the error of the request."""
+    return _from_fault(error.errors(include_url=False)[0])
+
+
+def _from_fault(fault: ErrorDetails) -> InvalidRequestError:
     context = fault.get("ctx", {})
     location = (*fault["loc"], context["field"]) if "field" in context else fault["loc"]
     param = context.get("param") or _path(location)

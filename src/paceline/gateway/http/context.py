@@ -24,7 +24,7 @@ class Gateway:
     created_s: int
 
 
-def _gateway_of(request: Request) -> Gateway:
+async def _gateway_of(request: Request) -> Gateway:  # a function that is not async would run in a thread
     gateway: Gateway = request.app.state.gateway
     return gateway
 

@@ -14,18 +14,22 @@ from paceline.gateway.errors import (
     ServiceError,
     ShuttingDownError,
     UnknownModelError,
+    UnknownResponseError,
 )
 
 _STATUSES = MappingProxyType(
     {
         UnknownModelError: 404,
+        UnknownResponseError: 404,
         QueueFullError: 429,
         EngineStartingError: 503,
         EngineEndedError: 503,
         ShuttingDownError: 503,
     }
 )
-_TYPES_BY_STATUS = MappingProxyType({429: "rate_limit_exceeded", 500: "server_error", 503: "service_unavailable"})
+_TYPES_BY_STATUS = MappingProxyType(
+    {403: "permission_error", 429: "rate_limit_exceeded", 500: "server_error", 503: "service_unavailable"}
+)
 
 
 class ApiError(PacelineError):

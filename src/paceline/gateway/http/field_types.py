@@ -6,7 +6,9 @@ cannot be `value`: ...".
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -20,14 +22,32 @@ _MIN_SEED = -(2**63)
 
 
 def only(*allowed: Any) -> AfterValidator:  # noqa: ANN401 - JSON values
-    """Returns a validator that accepts only these values. Others would change the response and are not supported."""
+    """Returns a validator that accepts only these values."""
+    return AfterValidator(Only(allowed))
 
-    def check(value: Any) -> Any:  # noqa: ANN401
-        if not any(type(value) is type(one) and value == one for one in allowed):
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Accepts only some values. Others would change the response and are not supported."""
+
+    allowed: tuple[Any, ...]
+
+    def __call__(self, value: Any) -> Any:  # noqa: ANN401
+        """Returns the value; raises an error if it is not one of the allowed ones."""
+        if not any(type(value) is type(one) and value == one for one in self.allowed):
             raise PydanticCustomError("unsupported_value", "this is not supported here, leave it out")
         return value
 
-    return AfterValidator(check)
+
+class Effect(enum.Enum):
+    """What a field of a request does, for the documentation. Fields without this mark are honoured or refused."""
+
+    NONE = "no effect"
+
+
+Value = TypeVar("Value")
+NoEffect = Annotated[Value, Effect.NONE]
+"""Marks the type of a field that is accepted and has no effect, such as `NoEffect[str | None]`."""
 
 
 def within(name: str) -> Any:  # noqa: ANN401 - pydantic's word for a field

@@ -47,6 +47,7 @@ class ErrorBody(BaseModel):
 _DESCRIPTIONS = MappingProxyType(
     {
         400: "the request cannot be honoured",
+        403: "a web page or a host name that is not allowed",
         404: "the model is not served here",
         413: "the body is too large",
         429: "too many requests are waiting",
