@@ -198,14 +198,20 @@ def limit_options(
 
 def batch_options(
     max_batch_size: Annotated[int | None, typer.Option(help="Maximum number of sequences in one step.")] = None,
+    warmup: Annotated[
+        bool | None, typer.Option("--warmup/--no-warmup", help="Answer a short request before the engine is ready.")
+    ] = None,
 ) -> dict[str, object]:
-    """Returns the limits of a step; None marks an option that was not given."""
-    return {"max_batch_size": max_batch_size}
+    """Returns the settings of an engine that serves; None marks an option that was not given."""
+    return {"max_batch_size": max_batch_size, "has_warmup": warmup}
 
 
 def server_options(
     host: Annotated[str | None, typer.Option(help="Address to listen at.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at; 0 takes a free port.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(help="Port for gRPC; 0 takes a free port; default: gRPC is not served.")
+    ] = None,
     served_model_name: Annotated[
         str | None, typer.Option(help="Name by which clients ask for the model; default: the model's own name.")
     ] = None,
@@ -222,17 +228,26 @@ def server_options(
         typer.Option(help="Sampling that requests do not set: model (its author's) or openai; default: model."),
     ] = None,
     fronts: Annotated[str | None, typer.Option(help="APIs to serve, names joined by commas; default: all.")] = None,
+    cors_origins: Annotated[
+        str | None, typer.Option(help="Addresses of web pages that may use the server, joined by commas; *: all pages.")
+    ] = None,
+    allowed_hosts: Annotated[
+        str | None, typer.Option(help="Further names by which a server at 127.0.0.1 may be called, joined by commas.")
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="Format of the log: plain or json.")] = None,
 ) -> dict[str, object]:
     """Returns the settings of the server; None marks an option that was not given."""
     return {
         "host": host,
         "port": port,
+        "grpc_port": grpc_port,
         "served_model_name": served_model_name,
         "tool_format": tool_format,
         "reasoning_format": reasoning_format,
         "default_sampling": default_sampling,
         "fronts": fronts,
+        "cors_origins": cors_origins,
+        "allowed_hosts": allowed_hosts,
         "log_format": log_format,
     }
 

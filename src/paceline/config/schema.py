@@ -44,8 +44,10 @@ class ModelSettings(_Section):
     `num_threads` None means all cores that the process may use. `kv_cache_size_bytes` None means enough for
     `max_batch_size` full context windows, or as much as memory allows. `kv_cache_type` says how K and V are stored, for
     the draft model too. `activation_bits` is the number of bits to which activations are rounded before they are
-    multiplied with quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the text.
-    `hub_token` says where the model hub's access token is (None: where `huggingface_hub` finds it).
+    multiplied with quantized weights (None: 8, or 15 for narrow models). Both change the logits, and so the text. With
+    `has_warmup`, an engine answers a short request of its own before it is ready, so that the first client does not
+    wait for what happens only once. `hub_token` says where the model hub's access token is (None: where
+    `huggingface_hub` finds it).
     """
 
     model: str = Field(min_length=1)
@@ -58,6 +60,7 @@ class ModelSettings(_Section):
     activation_bits: Literal[8, 15] | None = None
     prefill_chunk_size: int = Field(default=256, ge=1)
     has_prefix_cache: bool = True
+    has_warmup: bool = False
     is_offline: bool = False
     hub_token: SecretReference | None = None
 
@@ -130,19 +133,24 @@ class EngineConfig(SpeculationSettings, ModelSettings):
 class ServerConfig(_Section):
     """The server: the section `server` of a settings file.
 
-    `served_model_name` None means the model's name in the catalog, or its file name. `max_queued_requests` limits the
-    requests of an engine that wait for their first token. `ready_timeout_s` is how long a request waits for an engine
-    that is starting. An engine that sends nothing for `engine_timeout_s` is killed and started again; this must be
-    longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal. `tool_format`
-    names the format of the model's tool calls (None: the one that its chat template shows). With `reasoning_format`
-    `auto`, responses have the model's reasoning in a field of its own; with `none`, in the content. With
-    `default_sampling` `model`, requests that do not set a sampling parameter get what the model's author recommends;
-    with `openai`, the defaults of OpenAI's API. `fronts` names the APIs that are served (None: all of them).
+    `grpc_port` None means that gRPC is not served; with `has_grpc_reflection`, clients can ask which services there
+    are. `served_model_name` None means the model's name in the catalog, or its file name. `max_queued_requests` limits
+    the requests of an engine that wait for their first token. `ready_timeout_s` is how long a request waits for an
+    engine that is starting. An engine that sends nothing for `engine_timeout_s` is killed and started again; this must
+    be longer than the longest step. `shutdown_grace_s` is how long open responses may go on after a signal.
+    `tool_format` names the format of the model's tool calls (None: the one that its chat template shows). With
+    `reasoning_format` `auto`, responses have the model's reasoning in a field of its own; with `none`, in the content.
+    With `default_sampling` `model`, requests that do not set a sampling parameter get what the model's author
+    recommends; with `openai`, the defaults of OpenAI's API. `fronts` names the APIs that are served (None: all of
+    them). `cors_origins` are the addresses of web pages that may use the server from a browser (`*`: all);
+    `allowed_hosts` are names besides the machine's own by which a server at the loopback interface may be called.
     `keep_alive_s` is how long a stream may be silent before its first token until the client gets a sign of life.
     """
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8000, ge=0, le=65535)
+    grpc_port: int | None = Field(default=None, ge=0, le=65535)
+    has_grpc_reflection: bool = False
     served_model_name: str | None = Field(default=None, min_length=1)
     max_queued_requests: int = Field(default=256, ge=1)
     max_body_size_bytes: int = Field(default=16 * 2**20, ge=1)
@@ -153,11 +161,13 @@ class ServerConfig(_Section):
     reasoning_format: Literal["auto", "none"] = "auto"
     default_sampling: Literal["model", "openai"] = "model"
     fronts: tuple[str, ...] | None = None
+    cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     keep_alive_s: float = Field(default=10.0, gt=0)
     log_format: Literal["plain", "json"] = "plain"
 
-    @field_validator("fronts", mode="before")
+    @field_validator("fronts", "cors_origins", "allowed_hosts", mode="before")
     @classmethod
-    def _split_fronts(cls, value: object) -> object:
+    def _split_names(cls, value: object) -> object:
         """Accepts names joined by commas, as on the command line."""
         return split_names(value)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from paceline.core.errors import UsageError
 from paceline.gateway.anthropic import routes as anthropic
 from paceline.gateway.http.front import Front
+from paceline.gateway.kserve import routes as kserve
 from paceline.gateway.llama_server import routes as llama_server
 from paceline.gateway.ollama import routes as ollama
 from paceline.gateway.openai import routes as openai
+from paceline.gateway.playground import routes as playground
 
-_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT, llama_server.FRONT)
+_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT, llama_server.FRONT, kserve.FRONT, playground.FRONT)
 """If two fronts own the beginning of a path, errors on it have the form of the first one."""
 
 

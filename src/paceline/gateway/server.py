@@ -21,6 +21,7 @@ from paceline.config import EngineConfig, ServerConfig
 from paceline.drafters.selection import find_model
 from paceline.gateway.engines.process.start import create_replicas
 from paceline.gateway.fronts import choose_fronts
+from paceline.gateway.grpc.optional import serve_grpc
 from paceline.gateway.http.app import create_app
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.listener import open_listener, url_of
@@ -84,18 +85,21 @@ class _Server:
         """Serves until a signal arrives or an engine or tokenizer fails to start."""
         with self._signals(), _socket_dir() as socket_dir:
             pool = Pool(create_replicas(self._engines, self._config, self._board, socket_dir))
+            gateway = self._gateway(pool)
             running = asyncio.create_task(pool.run())
             announcing = asyncio.create_task(self._announce(pool))
             try:
-                await self._serve(pool, running, announcing)
+                async with serve_grpc(gateway, self._fronts):
+                    await self._serve(gateway, running, announcing)
             finally:
                 for task in (announcing, running):
                     task.cancel()
                 await asyncio.gather(announcing, running, return_exceptions=True)
 
-    async def _serve(self, pool: Pool, running: asyncio.Task[None], announcing: asyncio.Task[None]) -> None:
+    async def _serve(self, gateway: Gateway, running: asyncio.Task[None], announcing: asyncio.Task[None]) -> None:
         """Runs the HTTP server until a signal arrives; raises if an engine or a tokenizer fails to start."""
-        server = self._http_server(pool)
+        pool = gateway.service.pool
+        server = self._http_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._listener]))
         stopping = asyncio.create_task(self._stop.wait())
         try:
@@ -139,14 +143,16 @@ class _Server:
         if pool.is_ready:
             log_event(_LOGGER, "ready", url=f"{url_of(self._listener)}/v1", model=pool.default_model)
 
-    def _http_server(self, pool: Pool) -> _HttpServer:
-        gateway = Gateway(
+    def _gateway(self, pool: Pool) -> Gateway:
+        return Gateway(
             config=self._config,
             service=GenerationService(pool),
             board=self._board,
             registry=self._registry,
             created_s=int(time.time()),
         )
+
+    def _http_server(self, gateway: Gateway) -> _HttpServer:
         config = uvicorn.Config(
             create_app(gateway, self._fronts),
             http="h11",

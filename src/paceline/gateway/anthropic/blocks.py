@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from paceline.gateway.http.field_types import Text
+from paceline.gateway.http.field_types import NoEffect, Text
 from paceline.gateway.http.strict_body import StrictBody
 
 
 class Block(StrictBody):
     """What all blocks share. Prefixes are cached anyway, so `cache_control` has no effect."""
 
-    cache_control: dict[str, Any] | None = None
+    cache_control: NoEffect[dict[str, Any] | None] = None
 
 
 class TextBlock(Block):
@@ -21,7 +21,7 @@ class TextBlock(Block):
 
     type: Literal["text"]
     text: Text
-    citations: list[Any] | None = None
+    citations: NoEffect[list[Any] | None] = None
 
 
 class ToolUseBlock(Block):
@@ -31,7 +31,7 @@ class ToolUseBlock(Block):
     id: str
     name: str
     input: dict[str, Any]
-    caller: dict[str, Any] | None = None
+    caller: NoEffect[dict[str, Any] | None] = None
 
 
 class ThinkingBlock(Block):
@@ -39,7 +39,7 @@ class ThinkingBlock(Block):
 
     type: Literal["thinking"]
     thinking: Text
-    signature: str | None = None
+    signature: NoEffect[str | None] = None
 
 
 class RedactedThinkingBlock(Block):
@@ -68,7 +68,7 @@ class ToolResultBlock(Block):
     type: Literal["tool_result"]
     tool_use_id: str
     content: TextBlocks = Field(default=[])
-    is_error: bool | None = None
+    is_error: NoEffect[bool | None] = None
 
 
 AnyBlock: TypeAlias = Annotated[

@@ -13,15 +13,19 @@ from paceline.gateway.anthropic.blocks import AnyBlock, TextBlock, ThinkingBlock
 from paceline.gateway.anthropic.schema import Message, MessagesRequest, PromptFields
 from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.http.arrival import Arrival
+from paceline.gateway.sampling_fields import given
 
 
 def messages_call(body: MessagesRequest, arrival: Arrival) -> GenerationCall:
     """Returns the call for POST /v1/messages."""
-    names = ("temperature", "top_p")
-    given = {name: value for name in names if (value := getattr(body, name)) is not None}
-    if body.top_k is not None:
-        given["top_k"] = body.top_k or None
-    return _call(body, arrival, {**given, "max_tokens": body.max_tokens, "stop": body.stop_sequences})
+    sampling = given(
+        temperature=body.temperature,
+        top_k=body.top_k,
+        top_p=body.top_p,
+        max_tokens=body.max_tokens,
+        stop=body.stop_sequences,
+    )
+    return _call(body, arrival, sampling)
 
 
 def count_call(body: PromptFields, arrival: Arrival) -> GenerationCall:

@@ -9,12 +9,13 @@ from paceline.gateway.anthropic.messages import count_tokens, create_message
 from paceline.gateway.anthropic.schema import MessagesRequest, PromptFields
 from paceline.gateway.http.front import Front
 from paceline.gateway.http.routes import post
+from paceline.gateway.http.streamed_response import EVENT_STREAM_TYPE
 
 
 def create_routes() -> APIRouter:
     """Returns the routes under /v1/messages."""
     routes = APIRouter(prefix="/v1/messages", tags=["anthropic"])
-    post(routes, "", MessagesRequest, create_message, ErrorResponse)
+    post(routes, "", MessagesRequest, create_message, ErrorResponse, EVENT_STREAM_TYPE)
     post(routes, "/count_tokens", PromptFields, count_tokens, ErrorResponse)
     return routes
 

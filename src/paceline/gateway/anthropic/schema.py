@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from paceline.core import Constraint
 from paceline.gateway.anthropic.blocks import Blocks, TextBlocks
-from paceline.gateway.http.field_types import PositiveCount, StopStrings, TopK, only, within
+from paceline.gateway.http.field_types import NoEffect, PositiveCount, StopStrings, TopK, only, within
 from paceline.gateway.http.strict_body import StrictBody, field_error
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 
 MAX_TOOLS = 128
-_MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_MODES = MappingProxyType({"auto": "auto", "any": "required", "tool": "required", "none": "none"})
 
 
 class Message(StrictBody):
@@ -32,11 +33,10 @@ class ToolDefinition(StrictBody):
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
-    # These fields cannot change the answer.
-    cache_control: dict[str, Any] | None = None
-    eager_input_streaming: bool | None = None
-    input_examples: list[Any] | None = None
-    allowed_callers: list[str] | None = None
+    cache_control: NoEffect[dict[str, Any] | None] = None
+    eager_input_streaming: NoEffect[bool | None] = None
+    input_examples: NoEffect[list[Any] | None] = None
+    allowed_callers: NoEffect[list[str] | None] = None
     defer_loading: Annotated[bool | None, only(None, False)] = None
 
     @model_validator(mode="after")
@@ -92,13 +92,12 @@ class PromptFields(StrictBody):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: OutputFormat | None = None
-    # These fields cannot change the answer.
-    cache_control: dict[str, Any] | None = None
-    context_management: dict[str, Any] | None = None
-    diagnostics: dict[str, Any] | None = None
-    speed: str | None = None
-    user_profile_id: str | None = None
-    workspace_id: str | None = None
+    cache_control: NoEffect[dict[str, Any] | None] = None
+    context_management: NoEffect[dict[str, Any] | None] = None
+    diagnostics: NoEffect[dict[str, Any] | None] = None
+    speed: NoEffect[str | None] = None
+    user_profile_id: NoEffect[str | None] = None
+    workspace_id: NoEffect[str | None] = None
     # These fields ask for services that are not there.
     mcp_servers: Annotated[list[Any] | None, only(None, [])] = None
     container: Annotated[Any, only(None)] = None
@@ -145,7 +144,6 @@ class MessagesRequest(PromptFields):
     top_k: TopK = None
     stop_sequences: StopStrings = ()
     stream: bool | None = None
-    # These fields cannot change the answer.
-    metadata: dict[str, Any] | None = None
-    service_tier: str | None = None
-    inference_geo: str | None = None
+    metadata: NoEffect[dict[str, Any] | None] = None
+    service_tier: NoEffect[str | None] = None
+    inference_geo: NoEffect[str | None] = None

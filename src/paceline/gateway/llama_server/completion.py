@@ -25,6 +25,7 @@ from paceline.gateway.http.streamed_response import (
 )
 from paceline.gateway.llama_server.errors import error_body
 from paceline.gateway.llama_server.schema import GenerationFields, InfillRequest, NativeCompletionRequest
+from paceline.gateway.prompt_progress import progress_of
 from paceline.gateway.speculation_summary import speculation_of
 
 EVENTS = StreamFormat(media_type=EVENT_STREAM_TYPE, encode=event, error_chunk=error_body, keep_alive=KEEP_ALIVE_COMMENT)
@@ -53,6 +54,7 @@ async def _respond(gateway: Gateway, body: GenerationFields, arrival: Arrival, c
         principal=arrival.principal,
         arrival_s=arrival.time_s,
         size_bytes=arrival.body_size_bytes,
+        has_progress=bool(body.return_progress and body.stream),
     )
     answer = await gateway.service.begin(call)
     if body.stream:
@@ -70,6 +72,9 @@ async def _chunks(answer: Answer, body: GenerationFields) -> Chunks:
     clock = _Clock()
     async with aclosing(answer.news()) as news:
         async for _ in news:
+            if choice.num_read_tokens is not None:
+                yield {"index": 0, "content": "", "stop": False, **progress_of(choice)}
+                continue
             clock.tick()
             text = choice.take_text()
             if text and body.token_limit != 0:

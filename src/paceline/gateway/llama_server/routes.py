@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from paceline.gateway.http.context import Served
 from paceline.gateway.http.front import Front
 from paceline.gateway.http.routes import get, post
+from paceline.gateway.http.streamed_response import EVENT_STREAM_TYPE
 from paceline.gateway.llama_server.completion import complete, infill
 from paceline.gateway.llama_server.errors import ErrorResponse, error_body
 from paceline.gateway.llama_server.properties import detokenize, props, slots, tokenize
@@ -25,9 +26,9 @@ _PATHS = ("/completion", "/completions", "/infill", "/tokenize", "/detokenize", 
 def create_routes() -> APIRouter:
     """Returns the routes."""
     routes = APIRouter(tags=["llama-server"])
-    post(routes, "/completion", NativeCompletionRequest, complete, ErrorResponse)
-    post(routes, "/completions", NativeCompletionRequest, complete, ErrorResponse)
-    post(routes, "/infill", InfillRequest, infill, ErrorResponse)
+    post(routes, "/completion", NativeCompletionRequest, complete, ErrorResponse, EVENT_STREAM_TYPE)
+    post(routes, "/completions", NativeCompletionRequest, complete, ErrorResponse, EVENT_STREAM_TYPE)
+    post(routes, "/infill", InfillRequest, infill, ErrorResponse, EVENT_STREAM_TYPE)
     post(routes, "/tokenize", TokenizeRequest, tokenize, ErrorResponse)
     post(routes, "/detokenize", DetokenizeRequest, detokenize, ErrorResponse)
 

@@ -12,6 +12,7 @@ from paceline.core import Constraint
 from paceline.gateway.http.field_types import (
     MAX_COUNT,
     Count,
+    NoEffect,
     StopStrings,
     Text,
     TopK,
@@ -20,6 +21,7 @@ from paceline.gateway.http.field_types import (
     within,
 )
 from paceline.gateway.http.strict_body import StrictBody, field_error
+from paceline.gateway.sampling_fields import given
 
 MAX_FILES = 256
 _NO_LIMIT = -1
@@ -70,23 +72,23 @@ class GenerationFields(StrictBody):
     xtc_probability: Annotated[float | None, only(None, 0.0)] = None
     dry_multiplier: Annotated[float | None, only(None, 0.0)] = None
     lora: Annotated[list[Any] | None, only(None, [])] = None
-    # These have no effect.
-    samplers: list[str] | str | None = None
-    repeat_last_n: int | None = None
-    cache_prompt: bool | None = None
-    id_slot: int | None = None
-    n_keep: int | None = None
-    n_discard: int | None = None
-    n_indent: Count | None = None
-    n_cache_reuse: int | None = None
-    min_keep: int | None = None
-    t_max_prompt_ms: int | None = None
-    t_max_predict_ms: int | None = None
-    timings_per_token: bool | None = None
-    return_tokens: bool | None = None
-    post_sampling_probs: bool | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
+    samplers: NoEffect[list[str] | str | None] = None
+    repeat_last_n: NoEffect[int | None] = None
+    cache_prompt: NoEffect[bool | None] = None
+    id_slot: NoEffect[int | None] = None
+    n_keep: NoEffect[int | None] = None
+    n_discard: NoEffect[int | None] = None
+    n_indent: NoEffect[Count | None] = None
+    n_cache_reuse: NoEffect[int | None] = None
+    min_keep: NoEffect[int | None] = None
+    t_max_prompt_ms: NoEffect[int | None] = None
+    t_max_predict_ms: NoEffect[int | None] = None
+    return_progress: bool | None = None
+    timings_per_token: NoEffect[bool | None] = None
+    return_tokens: NoEffect[bool | None] = None
+    post_sampling_probs: NoEffect[bool | None] = None
+    mirostat_tau: NoEffect[float | None] = None
+    mirostat_eta: NoEffect[float | None] = None
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -103,20 +105,21 @@ class GenerationFields(StrictBody):
     @property
     def sampling(self) -> dict[str, Any]:
         """The sampling parameters that are set, by their names in `SamplingParams`."""
-        names = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")
-        found = {name: getattr(self, name) for name in names} | {"repetition_penalty": self.repeat_penalty}
-        given: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
-        if self.top_k is not None:
-            given["top_k"] = self.top_k or None
         limit = self.token_limit
-        return {
-            **given,
-            "seed": None if self.seed == -1 else self.seed,
-            "max_tokens": limit if limit is None else max(limit, 1),
-            "logit_bias": self.logit_bias,
-            "stop": self.stop,
-            "ignore_eos": bool(self.ignore_eos),
-        }
+        return given(
+            seed=None if self.seed == -1 else self.seed,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repeat_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            max_tokens=limit if limit is None else max(limit, 1),
+            logit_bias=self.logit_bias,
+            stop=self.stop,
+            ignore_eos=bool(self.ignore_eos),
+        )
 
     @property
     def constraint(self) -> Constraint | None:

@@ -24,7 +24,8 @@ from paceline.gateway.parsing.events import Content, Reasoning
 from paceline.gateway.parsing.message import Message
 from paceline.gateway.speculation_summary import speculation_of
 
-JSON_LINES = StreamFormat(media_type="application/x-ndjson", encode=json_line, error_chunk=error_body)
+JSON_LINES_TYPE = "application/x-ndjson"
+JSON_LINES = StreamFormat(media_type=JSON_LINES_TYPE, encode=json_line, error_chunk=error_body)
 _NANOSECONDS = 10**9
 
 Describe = Callable[[str, str, list[dict[str, Any]]], Chunk]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,7 +54,7 @@ def _entry(model: ServedModel) -> dict[str, Any]:
         "model": model.name,
         "modified_at": _modified_at(model),
         "size": 0 if model.card is None else model.card.size_bytes,
-        "digest": hashlib.sha256(model.name.encode()).hexdigest(),
+        "digest": "" if model.card is None else model.card.fingerprint,
         "details": _details(model),
     }
 

@@ -10,7 +10,7 @@ from paceline.gateway.http.context import Served
 from paceline.gateway.http.front import Front
 from paceline.gateway.http.routes import get, post
 from paceline.gateway.ollama.errors import ErrorResponse, error_body
-from paceline.gateway.ollama.generation import chat, generate
+from paceline.gateway.ollama.generation import JSON_LINES_TYPE, chat, generate
 from paceline.gateway.ollama.models import list_models, list_running, show
 from paceline.gateway.ollama.schema import ChatRequest, GenerateRequest, ShowRequest
 
@@ -21,8 +21,8 @@ API_VERSION = "0.12.0"
 def create_routes() -> APIRouter:
     """Returns the routes under /api."""
     routes = APIRouter(prefix="/api", tags=["ollama"])
-    post(routes, "/chat", ChatRequest, chat, ErrorResponse)
-    post(routes, "/generate", GenerateRequest, generate, ErrorResponse)
+    post(routes, "/chat", ChatRequest, chat, ErrorResponse, JSON_LINES_TYPE)
+    post(routes, "/generate", GenerateRequest, generate, ErrorResponse, JSON_LINES_TYPE)
     post(routes, "/show", ShowRequest, show, ErrorResponse)
 
     @get(routes, "/tags", error_body=ErrorResponse)

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paceline.core import Constraint
-from paceline.gateway.http.field_types import MAX_COUNT, Seed, StopStrings, Text, TopK, only, within
+from paceline.gateway.http.field_types import MAX_COUNT, NoEffect, Seed, StopStrings, Text, TopK, only, within
 from paceline.gateway.http.strict_body import StrictBody
 from paceline.gateway.parsing.tools import Tool
+from paceline.gateway.sampling_fields import given
 
 MAX_TOOLS = 128
 _LATEST = ":latest"
@@ -37,37 +38,41 @@ class Options(StrictBody):
     typical_p: Annotated[float | None, only(None, 1.0)] = None
     tfs_z: Annotated[float | None, only(None, 1.0)] = None
     mirostat: Annotated[int | None, only(None, 0)] = None
-    # These have no effect.
-    repeat_last_n: int | None = None
-    mirostat_eta: float | None = None
-    mirostat_tau: float | None = None
-    penalize_newline: bool | None = None
-    num_ctx: int | None = None
-    num_keep: int | None = None
-    num_batch: int | None = None
-    num_gpu: int | None = None
-    main_gpu: int | None = None
-    num_thread: int | None = None
-    numa: bool | None = None
-    use_mmap: bool | None = None
-    use_mlock: bool | None = None
-    low_vram: bool | None = None
-    f16_kv: bool | None = None
-    vocab_only: bool | None = None
-    logits_all: bool | None = None
-    embedding_only: bool | None = None
+    repeat_last_n: NoEffect[int | None] = None
+    mirostat_eta: NoEffect[float | None] = None
+    mirostat_tau: NoEffect[float | None] = None
+    penalize_newline: NoEffect[bool | None] = None
+    num_ctx: NoEffect[int | None] = None
+    num_keep: NoEffect[int | None] = None
+    num_batch: NoEffect[int | None] = None
+    num_gpu: NoEffect[int | None] = None
+    main_gpu: NoEffect[int | None] = None
+    num_thread: NoEffect[int | None] = None
+    numa: NoEffect[bool | None] = None
+    use_mmap: NoEffect[bool | None] = None
+    use_mlock: NoEffect[bool | None] = None
+    low_vram: NoEffect[bool | None] = None
+    f16_kv: NoEffect[bool | None] = None
+    vocab_only: NoEffect[bool | None] = None
+    logits_all: NoEffect[bool | None] = None
+    embedding_only: NoEffect[bool | None] = None
 
     @property
     def sampling(self) -> dict[str, Any]:
         """The sampling parameters that are set, by their names in `SamplingParams`."""
-        names = ("seed", "temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")
-        found = {name: getattr(self, name) for name in names}
-        found["repetition_penalty"] = self.repeat_penalty
-        found["max_tokens"] = self.num_predict if (self.num_predict or 0) > 0 else None
-        given: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
-        if self.top_k is not None:
-            given["top_k"] = self.top_k or None
-        return {**given, "stop": self.stop}
+        limit = self.num_predict or 0
+        return given(
+            seed=self.seed,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repeat_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            max_tokens=limit if limit > 0 else None,
+            stop=self.stop,
+        )
 
 
 class GenerationFields(StrictBody):
@@ -78,7 +83,7 @@ class GenerationFields(StrictBody):
     format: Literal["", "json"] | dict[str, Any] | None = None
     options: Options | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
-    keep_alive: str | float | None = None
+    keep_alive: NoEffect[str | float | None] = None
     logprobs: Annotated[bool | None, only(None, False)] = None
     top_logprobs: Annotated[int | None, only(None, 0)] = None
 
@@ -115,8 +120,8 @@ class CalledFunction(StrictBody):
 
     name: str
     arguments: dict[str, Any] = Field(default={})
-    index: int | None = None
-    description: str | None = None
+    index: NoEffect[int | None] = None
+    description: NoEffect[str | None] = None
 
 
 class ToolCallMessage(StrictBody):
@@ -204,7 +209,7 @@ class ShowRequest(StrictBody):
 
     model: str | None = None
     name: str | None = None
-    verbose: bool | None = None
+    verbose: NoEffect[bool | None] = None
 
     @property
     def model_name(self) -> str:
