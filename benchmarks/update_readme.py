@@ -5,7 +5,8 @@
 Every mode is a server, which gets the same chats over HTTP, one at a time. A round starts each server anew and asks it
 every task once; the order of the modes changes from round to round. A rate is the tokens of an answer divided by the
 seconds from the request to the last token, so it includes the time to read the prompt. The numbers, with their
-provenance, are kept in benchmarks/results/readme.json. `--from-results` only writes the table from that file.
+provenance, are kept in benchmarks/results/readme.json. `--from-results` only writes the table from that file. A mode
+that another mode of its column beats clearly on every task of the first round is not run again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ CONTEXT_WINDOW_SIZE = 4096
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PLAIN, FIXED, AUTOMATIC, PEER = "plain", "best fixed", "automatic", "llama.cpp, best mode"
 COLUMNS = (PLAIN, FIXED, AUTOMATIC, PEER)
+CLEARLY = 1.1  # how many times faster a mode must be to beat another one clearly
 
 Rates = dict[str, dict[str, list[float]]]  # tokens per second by mode and task, one for each round
 
@@ -103,7 +105,9 @@ def measure_mode(mode: Mode, tasks: Sequence[Task]) -> tuple[dict[str, float], d
     """Returns the rates and the texts of one round, by task."""
     rates: dict[str, float] = {}
     texts: dict[str, str] = {}
-    with mode.start() as server, httpx.Client(base_url=server.url, timeout=TIMEOUT_S) as client:
+    # llama-server closes a connection that was used for a stream, without saying so.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    with mode.start() as server, httpx.Client(base_url=server.url, timeout=TIMEOUT_S, limits=limits) as client:
         for task in tasks:
             answer = ask(client, task, "default", 0.0)
             rates[task.id] = answer.num_tokens / answer.total_s
@@ -120,6 +124,8 @@ def measure(modes: Sequence[Mode], tasks: Sequence[Task], num_rounds: int) -> tu
     plain_texts: dict[str, str] = {}
     different: dict[str, None] = {}
     for round_index in range(num_rounds):
+        if round_index == 1:
+            modes = contenders(modes, rates)
         first = round_index % len(modes)
         for mode in [*modes[first:], *modes[:first]]:
             found, texts = measure_mode(mode, tasks)
@@ -131,6 +137,19 @@ def measure(modes: Sequence[Mode], tasks: Sequence[Task], num_rounds: int) -> tu
             mean = statistics.harmonic_mean(list(found.values()))
             print(f"round {round_index + 1}, {mode.name}: {mean:.1f} tokens/s", file=sys.stderr, flush=True)
     return rates, list(different)
+
+
+def contenders(modes: Sequence[Mode], rates: Rates) -> list[Mode]:
+    """Returns the modes that, on some task of the first round, came near the best mode of their column."""
+
+    def is_near(mode: Mode) -> bool:
+        rivals = [other.name for other in modes if other.column == mode.column]
+        return any(
+            of_rounds[0] * CLEARLY >= max(rates[name][task_id][0] for name in rivals)
+            for task_id, of_rounds in rates[mode.name].items()
+        )
+
+    return [mode for mode in modes if is_near(mode)]
 
 
 def cell(rates: Rates, names: Sequence[str], task_ids: Sequence[str], plain: float | None) -> str:
