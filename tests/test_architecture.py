@@ -40,8 +40,14 @@ IMPORT_ORDER = (
     "operations",
     "cli",
 )
-PYTHON_FILES = sorted(PACKAGE.rglob("*.py"))
-ALL_PYTHON_FILES = sorted(path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+GENERATED = "_pb2"  # protoc writes these files
+PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if GENERATED not in path.name)
+ALL_PYTHON_FILES = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+    if GENERATED not in path.name
+)
 NATIVE_FILES = sorted(path for path in (ROOT / "native").rglob("*") if path.suffix in {".cpp", ".hpp", ".h", ".inc"})
 FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 MUTABLE_NODES = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import update_readme
-from update_readme import cell, readme_tasks, render, replace_table
+from update_readme import Mode, cell, contenders, readme_tasks, render, replace_table
 
 RATES = {
     "plain": {"code": [10.0, 8.0, 9.0], "edit": [30.0, 30.0, 30.0]},
@@ -42,6 +42,18 @@ def test_a_cell_shows_the_fastest_mode_and_names_it() -> None:
 
 def test_several_tasks_count_by_their_harmonic_mean() -> None:
     assert cell(RATES, ["plain"], ["code", "edit"], None) == "13.8 (12.6 to 15.0)"
+
+
+def test_a_mode_that_is_clearly_beaten_everywhere_is_not_run_again() -> None:
+    rates = {
+        "plain": {"code": [1.0], "edit": [1.0]},
+        "suffix 7": {"code": [5.0], "edit": [9.0]},
+        "draft-model 3": {"code": [9.0], "edit": [5.0]},
+        "draft-model 7": {"code": [8.5], "edit": [1.0]},
+        "ngram 7": {"code": [8.0], "edit": [8.0]},
+    }
+    modes = [Mode(name, name if name == "plain" else "best fixed", start=None) for name in rates]
+    assert [mode.name for mode in contenders(modes, rates)] == ["plain", "suffix 7", "draft-model 3", "draft-model 7"]
 
 
 def test_the_table_has_a_row_for_each_task_and_one_for_all() -> None:

@@ -263,7 +263,7 @@ coordination:
         ),
         ("port: 1\nport: 2\n", r"port \(line 1\) and port \(line 2\)"),
         ("engine:\n  port: 2\n", r"engine\.port stands in the wrong section: move it to server"),
-        ("engine:\n  prot: 2\n", r"line 2: engine\.prot is not a setting: did you mean port\?"),
+        ("engine:\n  prot: 2\n", r"line 2: engine\.prot is not a setting: did you mean port or fronts\?"),
         ("coordination:\n  port: 2\n", r"coordination\.port is not a setting; known are speculation_window,"),
         ("engine: fast\n", "engine is not a setting"),
         ("[a]: 2\n", "line 1: a setting's name must be a plain word"),

@@ -30,7 +30,9 @@ def http(server: ServerProcess) -> Iterator[httpx.Client]:
         ("GET", "/v1/chat/completions", b"", 405),
         ("DELETE", "/v1/models", b"", 405),
         ("POST", "/v1/embeddings", b"{}", 404),
-        ("GET", "/", b"", 404),
+        ("POST", "/v1/nothing", b"{}", 404),
+        ("GET", "/nowhere", b"", 404),
+        ("GET", "/playground/nothing", b"", 404),
     ],
 )
 def test_every_error_has_openais_shape_and_an_id(
@@ -312,3 +314,14 @@ def test_a_wrong_method_is_told_all_right_ones(path: str, http: httpx.Client) ->
     response = http.post(path)
     assert response.status_code == 405
     assert {*response.headers["allow"].split(", ")} == {"GET", "HEAD"}
+
+
+def test_a_browser_gets_the_playground_and_a_program_ollamas_greeting(http: httpx.Client) -> None:
+    program = http.get("/")
+    assert (program.status_code, program.text) == (200, "Ollama is running")
+    page = http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    for path in re.findall('(?:src|href)="([^"]+)"', page.text):
+        assert http.get(path).status_code == 200
+    assert http.head("/").status_code == 200

@@ -35,7 +35,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     sizes: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "ffn_size": 128, "weight_type": "Q8_0"}
     pair = write_tiny_pair(directory, metadata=METADATA, **sizes)
     engine = EngineConfig(
-        model=str(pair.target), draft_model=str(pair.draft), context_window_size=512, num_threads=1, max_batch_size=3
+        model=str(pair.target),
+        draft_model=str(pair.draft),
+        context_window_size=512,
+        num_threads=1,
+        max_batch_size=3,
+        prefill_chunk_size=64,
     )
     with ServerProcess(directory, engine, ServerConfig(port=0)) as process:
         yield process.wait_ready()
@@ -156,6 +161,22 @@ def test_a_prompt_can_be_read_ahead_of_its_question(http: httpx.Client) -> None:
     assert post(http, "/completion", prompt=text, n_predict=1)["timings"]["prompt_n"] <= 16
 
 
+def test_a_stream_says_how_much_of_the_prompt_is_read_if_it_is_asked_to(http: httpx.Client) -> None:
+    text = "the leaders of the chase " * 12
+    num_tokens = len(tokens_of(http, text))
+    fields: dict[str, Any] = {"prompt": text, "n_predict": 4, "temperature": 0}
+    chunks = stream(http, "/completion", return_progress=True, **fields)
+    progress = [chunk["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk]
+    assert [one["processed"] for one in progress] == list(range(64, num_tokens, 64))
+    assert {one["total"] for one in progress} == {num_tokens}
+    assert "prompt_progress" not in chunks[-1]
+    assert "prompt_progress" not in str(stream(http, "/completion", **{**fields, "prompt": f"x{text}"}))
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 4, "stream": True, "return_progress": True}
+    answer = http.post("/v1/chat/completions", json=body).text
+    assert '"prompt_progress":{"total":' in answer
+    assert answer.endswith("data: [DONE]\n\n")
+
+
 def test_texts_become_tokens_and_back(http: httpx.Client) -> None:
     text = "the riders é<|im_end|>"
     token_ids = tokens_of(http, text)
@@ -197,3 +218,22 @@ def test_errors_have_llama_servers_form(
     error = response.json()["error"]
     assert error["code"] == status
     assert word in error["message"]
+
+
+def test_an_echoed_prompt_has_logprobs_too(http: httpx.Client) -> None:
+    fields = {"prompt": PROMPT, "max_tokens": 5, "temperature": 0, "logprobs": 2}
+    plain = post(http, "/v1/completions", **fields)["choices"][0]
+    echoed = post(http, "/v1/completions", echo=True, **fields)["choices"][0]
+    assert echoed["text"] == PROMPT + plain["text"]
+    logprobs = echoed["logprobs"]
+    assert "".join(logprobs["tokens"]) == echoed["text"]
+    assert logprobs["tokens"][-5:] == plain["logprobs"]["tokens"]
+    assert logprobs["token_logprobs"][-5:] == plain["logprobs"]["token_logprobs"]
+    assert logprobs["token_logprobs"][0] is logprobs["top_logprobs"][0] is None
+    assert all(value < 0 for value in logprobs["token_logprobs"][1:])
+    for token, offset in zip(logprobs["tokens"], logprobs["text_offset"], strict=True):
+        assert echoed["text"].startswith(token, offset)
+    streamed = http.post("/v1/completions", json={**fields, "echo": True, "stream": True}).text
+    chunks = [json.loads(block[6:]) for block in streamed.strip().split("\n\n") if "[DONE]" not in block]
+    found = [one for chunk in chunks for one in (chunk["choices"][0]["logprobs"] or {"tokens": []})["tokens"]]
+    assert found == logprobs["tokens"]

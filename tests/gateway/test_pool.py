@@ -21,6 +21,7 @@ class ScriptedReplica:
     num_outstanding: int = 0
     context_window_size: int | None = None
     card: None = None
+    model_identity: str = ""
     opening: asyncio.Event = field(default_factory=asyncio.Event)
     error: ServiceError | None = None
 

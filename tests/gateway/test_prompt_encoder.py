@@ -36,6 +36,7 @@ from tests.support.tiny_gguf import TinyPair
 
 LARGE = 2**20
 CARD = ModelCard(
+    fingerprint="f",
     architecture="llama",
     num_parameters=1,
     quantization="F32",
