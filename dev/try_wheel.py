@@ -61,7 +61,11 @@ def main() -> None:
         # pip is told to take wheels only, so that nothing is compiled here either.
         install = [str(binaries / "pip"), "install", "--quiet", "--only-binary", ":all:", str(options.wheel)]
         run(install, dict(os.environ))
-        kept = {key: value for key, value in os.environ.items() if key in ("HOME", "PACELINE_CACHE_DIR", "TMPDIR")}
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if key in ("HOME", "PACELINE_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
+        }
         environment = {**kept, "PATH": str(binaries)}
         text = run(
             [str(binaries / "paceline"), "generate", options.model, "Say hello.", "--max-tokens", "8"], environment

@@ -152,6 +152,25 @@ def test_calls_and_results_go_back_into_the_template(http: httpx.Client) -> None
     assert ask(http, messages=messages)["content"] == [{"type": "text", "text": openai_text(http, expected)}]
 
 
+def test_messages_of_one_role_are_one_turn_and_errors_of_tools_are_shown(http: httpx.Client) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "distance", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such city", "is_error": True}
+    messages = [
+        {"role": "user", "content": "how far"},
+        {"role": "user", "content": " is it?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    parts = [{"type": "text", "text": "how far"}, {"type": "text", "text": " is it?"}]
+    function = {"name": "distance", "arguments": "{}"}
+    expected = [
+        {"role": "user", "content": parts},
+        {"role": "assistant", "tool_calls": [{"id": "toolu_1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": "Error: no such city"},
+    ]
+    assert ask(http, messages=messages)["content"] == [{"type": "text", "text": openai_text(http, expected)}]
+
+
 def test_the_answer_has_the_form_that_is_asked_for(http: httpx.Client) -> None:
     answer = ask(http, output_config={"format": {"type": "json_schema", "schema": CITY}}, max_tokens=100)
     assert json.loads(answer["content"][0]["text"])["city"] in ("Rome", "Oslo")
@@ -178,6 +197,8 @@ def test_reasoning_is_a_block_of_its_own(tmp_path_factory: pytest.TempPathFactor
         ({"messages": []}, "messages"),
         ({"messages": [QUESTION, {"role": "assistant", "content": "It is"}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "thinking", "thinking": "a"}]}]}, "messages[0].content"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [TOOL, TOOL]}, "tools"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from paceline.gateway.grpc import generation_pb2 as own
 from paceline.gateway.grpc.generation_pb2_grpc import GenerationStub
 from paceline.gateway.kserve import open_inference_pb2 as oip
 from paceline.gateway.kserve.open_inference_pb2_grpc import GRPCInferenceServiceStub
-from tests.gateway.server_process import PATIENCE_S, ServerProcess
+from tests.gateway.server_process import PATIENCE_S, ServerProcess, wait_until
 
 PROMPT = "the riders at the front"
 LIMIT_BYTES = 100_000
@@ -69,7 +70,7 @@ def test_the_outputs_have_the_text_and_the_logprobs_of_openais_api(
     outputs = outputs_of(generation, request(request_id="mine", sampling=sampling))
     assert "".join(output.text for output in outputs) == expected["text"]
     assert [output.finish_reason for output in outputs] == [""] * (len(outputs) - 1) + ["length"]
-    assert {output.request_id for output in outputs} == {"mine-0"}
+    assert {output.request_id for output in outputs} == {"mine"}
     first = 0
     for output in outputs:
         assert output.first_token_index == first
@@ -161,12 +162,16 @@ def test_the_request_id_comes_back_and_is_logged(generation: GenerationStub, ser
 
 
 def test_a_cancelled_call_ends_the_work(generation: GenerationStub, server: ServerProcess) -> None:
-    before = server.metrics().get("paceline_requests_total", 0)
+    def num_aborted() -> float:
+        text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_S).text
+        found = re.findall(r'^paceline_request_success_total{.*finished_reason="abort".*} (.*)$', text, re.MULTILINE)
+        return sum(map(float, found))
+
+    before = num_aborted()
     call = generation.Generate(request(sampling=own.Sampling(max_tokens=200, ignore_eos=True)), timeout=PATIENCE_S)
     next(call)
     call.cancel()
-    assert outputs_of(generation, request())[-1].finish_reason == "length"
-    assert server.metrics().get("paceline_requests_total", 0) >= before
+    wait_until(lambda: num_aborted() == before + 1, "the request is aborted")
 
 
 def test_health_says_that_all_services_serve(channel: grpc.Channel) -> None:
@@ -174,6 +179,17 @@ def test_health_says_that_all_services_serve(channel: grpc.Channel) -> None:
     for name in ("", "paceline.v1.Generation", "inference.GRPCInferenceService"):
         checked = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=PATIENCE_S)
         assert checked.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_can_be_watched(channel: grpc.Channel) -> None:
+    watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""), timeout=PATIENCE_S)
+    assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
+    watching.cancel()
+
+
+def test_two_calls_may_have_the_same_id(generation: GenerationStub, expected: dict[str, Any]) -> None:
+    calls = [generation.Generate(request(request_id="same"), timeout=PATIENCE_S) for _ in range(2)]
+    assert ["".join(output.text for output in call) for call in calls] == [expected["text"]] * 2
 
 
 def test_reflection_is_off(channel: grpc.Channel) -> None:

@@ -109,6 +109,21 @@ def test_a_required_call_is_valid_whole_and_streamed(client: OpenAI, choice: Any
     assert events[-1].response.output[0].arguments == call.arguments
 
 
+def test_streamed_parallel_calls_end_one_after_the_other(client: OpenAI) -> None:
+    second = {**TOOL, "name": "clock", "parameters": {"type": "object", "additionalProperties": False}}
+    fields = {"tools": [TOOL, second], "tool_choice": "required", "max_output_tokens": 400, "temperature": 1}
+    for seed in range(30):  # the model is random: some seed gives two calls
+        events = list(ask(client, stream=True, extra_body={"seed": seed}, **fields))
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        if len(done) > 1:
+            break
+    assert len(done) > 1
+    assert [(item.call_id, item.name, item.arguments) for item in done] == [
+        (item.call_id, item.name, item.arguments) for item in events[-1].response.output
+    ]
+    assert len({item.call_id for item in done}) == len(done)
+
+
 def test_calls_and_results_go_back_into_the_template(client: OpenAI) -> None:
     items: Any = [
         QUESTION,

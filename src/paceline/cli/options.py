@@ -212,6 +212,9 @@ def server_options(
     grpc_port: Annotated[
         int | None, typer.Option(help="Port for gRPC; 0 takes a free port; default: gRPC is not served.")
     ] = None,
+    grpc_reflection: Annotated[
+        bool | None, typer.Option("--grpc-reflection/--no-grpc-reflection", help="Let gRPC clients list the services.")
+    ] = None,
     served_model_name: Annotated[
         str | None, typer.Option(help="Name by which clients ask for the model; default: the model's own name.")
     ] = None,
@@ -241,6 +244,7 @@ def server_options(
         "host": host,
         "port": port,
         "grpc_port": grpc_port,
+        "has_grpc_reflection": grpc_reflection,
         "served_model_name": served_model_name,
         "tool_format": tool_format,
         "reasoning_format": reasoning_format,

@@ -32,6 +32,8 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "max_context_length": "context_window_size",
         "threads": "num_threads",
         "offline": "is_offline",
+        "warmup": "has_warmup",
+        "grpc_reflection": "has_grpc_reflection",
     }
 )
 """Other names of settings, which deployment guides, other engines and our own flags use. A settings file and the

@@ -26,9 +26,11 @@ ENVIRONMENT_PREFIX = "PACELINE_"
 OTHER_VARIABLES = frozenset({"PACELINE_CACHE_DIR", "PACELINE_ISA"})
 """Variables with this prefix that other modules read: the folder of the model cache and the native instruction set."""
 
-_OF_A_SERVICE = re.compile(r"PACELINE_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
-"""Variables that Kubernetes sets in every pod if a service is called paceline. It also sets `PACELINE_PORT=tcp://...`,
-which is recognized by its value."""
+_OF_A_SERVICE = re.compile(r"PACELINE_(GRPC_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+"""Variables that Kubernetes sets in every pod if a service is called paceline or paceline-grpc. It also sets
+`PACELINE_PORT=tcp://...`, which is recognized by its value."""
+
+_PORTS = frozenset({"PACELINE_PORT", "PACELINE_GRPC_PORT"})
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 
@@ -93,7 +95,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
             continue
-        if _OF_A_SERVICE.fullmatch(variable) or (variable == "PACELINE_PORT" and "://" in value):
+        if _OF_A_SERVICE.fullmatch(variable) or (variable in _PORTS and "://" in value):
             continue
         if variable != variable.upper():
             raise ConfigError(f"the environment variable {variable} is not a setting: write it in capitals or unset it")

@@ -202,7 +202,10 @@ def _run(config: EngineConfig, epoch: int, socket: zmq.Socket[bytes]) -> int:
     gc.collect()
     gc.freeze()
     if config.has_warmup:
-        _warm_up(engine)
+        try:
+            _warm_up(engine)
+        except PacelineError as error:
+            _LOGGER.warning("the engine could not warm up: %s", error)
     socket.send(encode_message(Ready(epoch=epoch, model=_model_info(engine))))
     EngineLoop(engine, socket, epoch).run()
     return 0

@@ -126,7 +126,7 @@ def _progress(schedule: Schedule) -> list[Commit]:
     return [
         Commit.of_progress(item.state)
         for item in schedule.scheduled
-        if item.sequence.request.has_progress and not item.reaches_end
+        if item.sequence.request.has_progress and not item.reaches_end and not item.sequence.num_output_tokens
     ]
 
 

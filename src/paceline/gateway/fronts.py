@@ -13,7 +13,7 @@ from paceline.gateway.ollama import routes as ollama
 from paceline.gateway.openai import routes as openai
 from paceline.gateway.playground import routes as playground
 
-_FRONTS = (anthropic.FRONT, openai.FRONT, ollama.FRONT, llama_server.FRONT, kserve.FRONT, playground.FRONT)
+_FRONTS = (playground.FRONT, anthropic.FRONT, openai.FRONT, ollama.FRONT, llama_server.FRONT, kserve.FRONT)
 """If two fronts own the beginning of a path, errors on it have the form of the first one."""
 
 

@@ -48,6 +48,10 @@ class Pool:
         """How many sequences all engines together can work on at a time; 0 until an engine was ready."""
         return sum(replica.max_batch_size or 0 for replica in self.replicas)
 
+    def num_slots_of(self, model: str) -> int:
+        """How many sequences the engines of this model can work on at a time; raises UnknownModelError."""
+        return sum(replica.max_batch_size or 0 for replica in self._serving(model))
+
     @property
     def num_outstanding(self) -> int:
         """The number of requests that all engines together hold."""

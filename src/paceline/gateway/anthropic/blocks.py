@@ -63,12 +63,12 @@ TextBlocks: TypeAlias = Annotated[
 
 
 class ToolResultBlock(Block):
-    """The result of a tool call."""
+    """The result of a tool call. The model sees the word Error before a result with `is_error`."""
 
     type: Literal["tool_result"]
     tool_use_id: str
     content: TextBlocks = Field(default=[])
-    is_error: NoEffect[bool | None] = None
+    is_error: bool | None = None
 
 
 AnyBlock: TypeAlias = Annotated[

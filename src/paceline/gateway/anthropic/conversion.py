@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from paceline.core import SpeculationParams
 from paceline.gateway.anthropic.blocks import AnyBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from paceline.gateway.anthropic.schema import Message, MessagesRequest, PromptFields
+from paceline.gateway.anthropic.schema import MessagesRequest, PromptFields
 from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.sampling_fields import given
@@ -54,43 +55,45 @@ def _call(body: PromptFields, arrival: Arrival, sampling: dict[str, Any]) -> Gen
 
 
 def _template_options(body: PromptFields) -> dict[str, Any]:
-    """Returns the template variables for reasoning; templates that do not know them ignore them."""
+    """Returns the template variables for reasoning; templates that do not know them ignore them. As in Anthropic's API,
+    the model does not reason unless the request asks for it."""
     effort = None if body.output_config is None else body.output_config.effort
     options: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
-    if body.thinking is not None:
-        options["enable_thinking"] = body.thinking.type != "disabled"
-    return options
+    wants_thinking = body.thinking is not None and body.thinking.type != "disabled"
+    return {**options, "enable_thinking": wants_thinking}
 
 
 def _template_messages(body: PromptFields) -> Iterator[dict[str, object]]:
     if body.system:
         yield {"role": "system", "content": _text_parts(body.system)}
-    for message in body.messages:
-        yield from _assistant_turn(message) if message.role == "assistant" else _user_turn(message)
+    for role, group in groupby(body.messages, attrgetter("role")):
+        blocks = [block for message in group for block in message.content]  # messages of one role are one turn
+        yield from _assistant_turn(blocks) if role == "assistant" else _user_turn(blocks)
 
 
-def _user_turn(message: Message) -> Iterator[dict[str, object]]:
+def _user_turn(content: Sequence[AnyBlock]) -> Iterator[dict[str, object]]:
     """Yields a message for each result of a tool, and one for the texts between two results."""
-    for are_results, group in groupby(message.content, lambda block: isinstance(block, ToolResultBlock)):
+    for are_results, group in groupby(content, lambda block: isinstance(block, ToolResultBlock)):
         blocks = list(group)
         if not are_results:
             yield {"role": "user", "content": _text_parts(blocks)}
         for result in blocks:
             if isinstance(result, ToolResultBlock):
                 text = "\n".join(part.text for part in result.content)
-                yield {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
+                shown = f"Error: {text}" if result.is_error else text
+                yield {"role": "tool", "tool_call_id": result.tool_use_id, "content": shown}
 
 
-def _assistant_turn(message: Message) -> Iterator[dict[str, object]]:
+def _assistant_turn(content: Sequence[AnyBlock]) -> Iterator[dict[str, object]]:
     calls = [
         {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": json.dumps(block.input)}}
-        for block in message.content
+        for block in content
         if isinstance(block, ToolUseBlock)
     ]
-    reasoning = "".join(block.thinking for block in message.content if isinstance(block, ThinkingBlock))
+    reasoning = "".join(block.thinking for block in content if isinstance(block, ThinkingBlock))
     yield {
         "role": "assistant",
-        "content": "".join(block.text for block in message.content if isinstance(block, TextBlock)),
+        "content": "".join(block.text for block in content if isinstance(block, TextBlock)),
         "tool_calls": calls or None,
         "reasoning_content": reasoning or None,
     }

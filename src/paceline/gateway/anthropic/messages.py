@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.core import FinishReason
 from paceline.gateway.answer import Answer, Choice
@@ -16,6 +15,7 @@ from paceline.gateway.anthropic.errors import error_body
 from paceline.gateway.anthropic.schema import MessagesRequest, PromptFields
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.http.streamed_response import (
     EVENT_STREAM_TYPE,
     Chunk,
@@ -43,7 +43,7 @@ async def create_message(gateway: Gateway, body: MessagesRequest, arrival: Arriv
         return await StreamedResponse.begin(_events(answer), MESSAGE_EVENTS, gateway.config.keep_alive_s)
     await answer.complete()
     (choice,) = answer.choices
-    return JSONResponse(
+    return JsonResponse(
         {
             **_envelope(answer),
             "content": list(_blocks(choice.message)),
@@ -57,7 +57,7 @@ async def create_message(gateway: Gateway, body: MessagesRequest, arrival: Arriv
 async def count_tokens(gateway: Gateway, body: PromptFields, arrival: Arrival) -> Response:
     """Returns the number of tokens in the prompt."""
     (token_ids,) = await gateway.service.encode(count_call(body, arrival))
-    return JSONResponse({"input_tokens": len(token_ids)})
+    return JsonResponse({"input_tokens": len(token_ids)})
 
 
 def _envelope(answer: Answer) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _blocks(message: Message) -> Iterator[dict[str, Any]]:
     if message.content:
         yield {"type": "text", "text": message.content}
     for call in message.calls:
-        yield {**_tool_use(call), "input": json.loads(call.arguments) if call.is_complete else {}}
+        yield {**_tool_use(call), "input": call.parsed_arguments or {}}
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The request bodies of Anthropic's Messages API. A field is honoured, or cannot change the answer, or is refused."""
+"""The request bodies of Anthropic's Messages API. A field is honoured, or marked as having no effect, or refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from paceline.core import Constraint
 from paceline.gateway.anthropic.blocks import Blocks, TextBlocks
@@ -15,14 +16,26 @@ from paceline.gateway.http.strict_body import StrictBody, field_error
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 
 MAX_TOOLS = 128
+_NOT_OF_ASSISTANT = frozenset({"tool_result"})
+_NOT_OF_USER = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _MODES = MappingProxyType({"auto": "auto", "any": "required", "tool": "required", "none": "none"})
 
 
 class Message(StrictBody):
-    """One turn of the conversation."""
+    """One turn of the conversation. Results of tools are the user's; calls and reasoning are the assistant's."""
 
     role: Literal["user", "assistant"]
     content: Blocks
+
+    @model_validator(mode="after")
+    def _check_content(self) -> Self:
+        wrong = _NOT_OF_ASSISTANT if self.role == "assistant" else _NOT_OF_USER
+        if not self.content and self.role == "user":
+            raise PydanticCustomError("invalid_value", "a message of the user needs a block", {"field": "content"})
+        if kinds := wrong.intersection(block.type for block in self.content):
+            reason = f"the {self.role} cannot have a block of the type {min(kinds)}"
+            raise PydanticCustomError("invalid_value", reason, {"field": "content"})
+        return self
 
 
 class ToolDefinition(StrictBody):
@@ -63,8 +76,8 @@ class Thinking(StrictBody):
     """Whether the model reasons before it answers, if its template has a switch for that. The budget has no effect."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
-    budget_tokens: int | None = None
-    display: str | None = None
+    budget_tokens: NoEffect[int | None] = None
+    display: Annotated[str | None, only(None, "summarized")] = None
 
 
 class OutputFormat(StrictBody):

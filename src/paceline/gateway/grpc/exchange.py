@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 
 import grpc
@@ -25,6 +25,7 @@ from paceline.observability.status_board import HttpAnswered
 _LOGGER = logging.getLogger(__name__)
 _REQUEST_ID = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 200
+_MAX_MESSAGE_LENGTH = 1000  # clients refuse long trailing metadata, which the message is part of
 _OK, _CANCELLED = 200, 499
 
 # The package `grpc` itself has no generic types, only its stubs have.
@@ -58,8 +59,13 @@ class ExchangeInterceptor(grpc.aio.ServerInterceptor):
 
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:  # noqa: ANN401 - any message
             async with self._exchange(method, context):
-                async for response in behaviour(_checked(request), context):
-                    yield response
+                responses = behaviour(_checked(request), context)
+                if not hasattr(responses, "__aiter__"):
+                    await responses  # a method that writes its responses itself, such as Watch of the health service
+                    return
+                async with aclosing(responses):
+                    async for response in responses:
+                        yield response
 
         make = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -87,7 +93,7 @@ class ExchangeInterceptor(grpc.aio.ServerInterceptor):
             status = found.status
             if not isinstance(error, PacelineError):
                 _LOGGER.exception("call failed")
-            await context.abort(code_of(found), str(found), metadata_of(found))
+            await context.abort(code_of(found), str(found)[:_MAX_MESSAGE_LENGTH], metadata_of(found))
         finally:
             self._record(method, request_id, status, time.monotonic() - started_s)
 

@@ -16,8 +16,10 @@ from paceline.gateway.grpc import generation_pb2_grpc as service
 from paceline.gateway.grpc.arrival import arrival_of
 from paceline.gateway.grpc.exchange import Context
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.field_types import MAX_STOP_LENGTH, MAX_STOP_STRINGS
 
 SERVICE_NAME = "paceline.v1.Generation"
+MAX_LOGPROBS = 20
 _SINGLE_FIELDS = (
     *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "presence_penalty"),
     *("frequency_penalty", "repetition_penalty", "seed", "num_logprobs"),
@@ -38,12 +40,12 @@ class _Servicer(service.GenerationServicer):
 
     async def Generate(self, request: Any, context: Context) -> AsyncIterator[Any]:  # noqa: ANN401, N802 - the names
         """Yields the outputs of one request; the last one has a finish reason."""
-        answer = await self._gateway.service.begin(self._call(request, context))
+        answer = await self._gateway.service.begin(await self._call(request, context))
         identity = self._gateway.service.pool.find_model(answer.model_name).identity
         num_prompt_tokens = answer.choices[0].num_prompt_tokens
         with answer.outputs:
             async for _, output in answer.outputs:
-                yield _output_message(output, num_prompt_tokens, identity)
+                yield _output_message(output, request.request_id or answer.call_id, num_prompt_tokens, identity)
 
     async def DescribeModel(self, request: Any, context: Context) -> Any:  # noqa: ANN401, N802
         """Returns a served model's name, identity and sizes."""
@@ -53,20 +55,21 @@ class _Servicer(service.GenerationServicer):
             name=model.name,
             identity=model.identity,
             context_window_size=model.context_window_size or 0,
-            max_batch_size=pool.num_slots,
+            max_batch_size=pool.num_slots_of(model.name),
             is_ready=pool.is_model_ready(model.name),
         )
 
-    def _call(self, request: Any, context: Context) -> GenerationCall:  # noqa: ANN401
+    async def _call(self, request: Any, context: Context) -> GenerationCall:  # noqa: ANN401
         """Returns the call; raises InvalidRequestError if another model gave the resumed tokens."""
         arrival = arrival_of(context, request.ByteSize())
         pool = self._gateway.service.pool
+        await pool.choose(request.model or None)  # waits until an engine is ready, which knows the identity
         model = pool.find_model(request.model or pool.default_model)
         if request.model_identity and request.model_identity != model.identity:
             message = f"model_identity is {request.model_identity!r}, but the model here is {model.identity!r}"
             raise InvalidRequestError(message, "model_identity", "other_model")
         return GenerationCall(
-            call_id=request.request_id or f"grpc-{uuid.uuid4().hex}",
+            call_id=f"grpc-{uuid.uuid4().hex}",  # never the client's own id, which another client may use too
             model=request.model or None,
             input=_input_of(request.prompt),
             num_choices=1,
@@ -96,10 +99,16 @@ def _sampling_of(sampling: Any) -> dict[str, Any]:  # noqa: ANN401
     given = {name: getattr(sampling, name) for name in _SINGLE_FIELDS if sampling.HasField(name)}
     if given.get("top_k") == 0:
         given["top_k"] = None
+    stop = tuple(sampling.stop)
+    if len(stop) > MAX_STOP_STRINGS or any(len(one) > MAX_STOP_LENGTH for one in stop):
+        message = f"stop has more than {MAX_STOP_STRINGS} texts, or one of more than {MAX_STOP_LENGTH} characters"
+        raise InvalidRequestError(message, "stop", "invalid_value")
+    if given.get("num_logprobs", 0) > MAX_LOGPROBS:
+        raise InvalidRequestError(f"num_logprobs exceeds the limit of {MAX_LOGPROBS}", "num_logprobs", "invalid_value")
     return {
         **given,
         "logit_bias": dict(sampling.logit_bias),
-        "stop": tuple(sampling.stop),
+        "stop": stop,
         "stop_token_ids": tuple(sampling.stop_token_ids),
         "ignore_eos": sampling.ignore_eos,
         "include_stop_in_output": sampling.include_stop_in_output,
@@ -120,9 +129,9 @@ def _constraint_of(constraint: Any) -> Constraint | None:  # noqa: ANN401
     return Constraint(kind=constraint.kind, source=constraint.source, field="constraint")
 
 
-def _output_message(output: Output, num_prompt_tokens: int, identity: str) -> Any:  # noqa: ANN401
+def _output_message(output: Output, request_id: str, num_prompt_tokens: int, identity: str) -> Any:  # noqa: ANN401
     message = messages.Output(
-        request_id=output.request_id,
+        request_id=request_id,
         epoch=output.epoch,
         first_token_index=output.first_token_index,
         token_ids=output.token_ids,

@@ -26,7 +26,7 @@ async def serve_grpc(gateway: Gateway, fronts: Sequence[Front]) -> AsyncIterator
     try:
         from paceline.gateway.grpc.generation_service import add_service
         from paceline.gateway.grpc.server import grpc_server
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the generated code raises RuntimeError for an old package
         raise UsageError(f"--grpc-port needs more packages ({error}): pip install 'paceline[grpc]'") from error
     services = [add_service, *(front.add_grpc_service for front in fronts if front.add_grpc_service is not None)]
     async with grpc_server(gateway, services) as port:

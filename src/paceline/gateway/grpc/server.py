@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from paceline.core.errors import UsageError
 from paceline.gateway.grpc.exchange import ExchangeInterceptor
@@ -68,6 +69,4 @@ async def _report_health(gateway: Gateway, checks: health.aio.HealthServicer, na
 
 
 def _add_reflection(server: grpc.aio.Server, names: Sequence[str]) -> None:
-    from grpc_reflection.v1alpha import reflection
-
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)

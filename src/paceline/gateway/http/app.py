@@ -64,8 +64,9 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     """Answers errors of the framework, such as an unknown path or a wrong method."""
     if not isinstance(error, HTTPException):
         raise error
+    path = request.scope["path"]
     message = {
-        404: f"there is no {request.url.path} here",
-        405: f"{request.url.path} does not accept {request.method}",
+        404: f"there is no {path} here",
+        405: f"{path} does not accept {request.method}",
     }.get(error.status_code, error.detail.lower())
     return error_response(request, ApiError(error.status_code, message), dict(error.headers or {}))

@@ -46,8 +46,14 @@ class Effect(enum.Enum):
 
 
 Value = TypeVar("Value")
-NoEffect = Annotated[Value, Effect.NONE]
-"""Marks the type of a field that is accepted and has no effect, such as `NoEffect[str | None]`."""
+
+
+def _forget(value: object) -> None:
+    """Drops the value of a field without effect, so that it takes no memory."""
+
+
+NoEffect = Annotated[Value, Effect.NONE, AfterValidator(_forget)]
+"""Marks the type of a field that is accepted and has no effect: `NoEffect[str | None]`. Its value is dropped."""
 
 
 def within(name: str) -> Any:  # noqa: ANN401 - pydantic's word for a field

@@ -24,7 +24,7 @@ class OriginCheck:
     """Raises ApiError with status 403 for requests of strangers' pages, and passes on all others.
 
     `allowed_origins` are addresses of pages (`*` allows all); `allowed_hosts` are names in `Host` that are accepted
-    besides the machine's own, such as the name of a proxy's site.
+    besides the machine's own, such as the name of a proxy's site. A request without `Host` is not from a browser.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class OriginCheck:
         self._app = app
         self._is_loopback = is_loopback
         self._allowed_origins = frozenset(allowed_origins)
-        self._allowed_hosts = frozenset(allowed_hosts)
+        self._allowed_hosts = frozenset(map(_name_of, allowed_hosts))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI scope."""
@@ -43,17 +43,25 @@ class OriginCheck:
         await self._app(scope, receive, send)
 
     def _check(self, host: str, origin: str | None) -> None:
-        name = urlsplit(f"//{host}").hostname or ""
-        if self._is_loopback and not is_loopback_name(name) and name not in self._allowed_hosts:
+        name = _name_of(host)
+        if host and self._is_loopback and not is_loopback_name(name) and name not in self._allowed_hosts:
             message = f"this server does not answer for the host {name[:100]!r}: allow it with --allowed-hosts"
             raise ApiError(403, message, code="forbidden_host")
         if origin is None or not self._allowed_origins.isdisjoint({origin, "*"}):
             return
-        place = urlsplit(origin)
-        is_web = place.scheme in _WEB_SCHEMES or origin == _NO_ORIGIN
-        if is_web and place.netloc != host:
+        scheme, _, place = origin.partition("://")
+        is_web = scheme.lower() in _WEB_SCHEMES or origin == _NO_ORIGIN
+        if is_web and place.lower() != host.lower():
             message = f"pages of {origin[:100]!r} may not use this server: allow them with --cors-origins"
             raise ApiError(403, message, code="forbidden_origin")
+
+
+def _name_of(host: str) -> str:
+    """Returns the name in a host, in lower case and without its port; empty if there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def is_loopback_name(name: str) -> bool:

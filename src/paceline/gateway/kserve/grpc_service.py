@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from paceline.gateway.http.errors import api_error_from
 from paceline.gateway.kserve import open_inference_pb2 as messages
 from paceline.gateway.kserve import open_inference_pb2_grpc as service
 from paceline.gateway.kserve.generation import generate_call, read_inputs, streamed_outputs, whole_outputs
+from paceline.gateway.kserve.http_infer import MAX_TENSORS
 from paceline.gateway.kserve.metadata import (
     MODEL_VERSION,
     find_model,
@@ -26,6 +28,7 @@ from paceline.gateway.kserve.metadata import (
 )
 from paceline.gateway.kserve.tensors import BYTES, Tensor
 
+_LOGGER = logging.getLogger(__name__)
 SERVICE_NAME = "inference.GRPCInferenceService"
 _FINAL = "triton_final_response"
 _EMPTY_FINAL = "triton_enable_empty_final_response"
@@ -103,14 +106,18 @@ class _Servicer(service.GRPCInferenceServiceServicer):
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            await ready.put(None)
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # when the call is cancelled, nobody empties the queue
+                await ready.put(None)
 
     async def _answer_one(self, request: Any, context: Context, ready: asyncio.Queue[Any]) -> None:  # noqa: ANN401
         try:
             async with aclosing(self._responses(request, context, is_whole=False)) as responses:
                 async for response in responses:
                     await ready.put(messages.ModelStreamInferResponse(infer_response=response))
-        except PacelineError as error:
+        except Exception as error:
+            if not isinstance(error, PacelineError):
+                _LOGGER.exception("a request of a stream failed")
             # The client finds its request by the id.
             response = messages.ModelInferResponse(model_name=request.model_name, id=request.id)
             message = str(api_error_from(error))
@@ -163,6 +170,8 @@ def _response(request: Any, model_name: str, tensors: list[Tensor], *, is_final:
 
 def _tensors(request: Any) -> list[Tensor]:  # noqa: ANN401
     """Returns the inputs, from bytes or from lists; raises InvalidRequestError."""
+    if len(request.inputs) > MAX_TENSORS:
+        raise InvalidRequestError(f"there are more than {MAX_TENSORS} inputs", "inputs", "invalid_value")
     raw = request.raw_input_contents
     if raw and len(raw) != len(request.inputs):
         message = f"raw_input_contents has {len(raw)} entries for {len(request.inputs)} inputs"
@@ -176,7 +185,13 @@ def _tensors(request: Any) -> list[Tensor]:  # noqa: ANN401
 def _contents(tensor: Any) -> list[Any]:  # noqa: ANN401
     field = _CONTENTS.get(tensor.datatype)
     values = list(getattr(tensor.contents, field)) if field is not None else []
-    return [value.decode(errors="replace") for value in values] if tensor.datatype == BYTES else values
+    if tensor.datatype != BYTES:
+        return values
+    try:
+        return [value.decode() for value in values]
+    except UnicodeDecodeError:
+        message = f"the tensor {tensor.name!r} cannot be read: an element is not text in UTF-8"
+        raise InvalidRequestError(message, tensor.name, "invalid_value") from None
 
 
 def _parameter(value: Any) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ def _number(value: object) -> object:
     """Returns the number in a text, as clients of Triton's vLLM backend send it; other values stay as they are."""
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 
@@ -103,7 +103,7 @@ def parse_sampling_text(text: str) -> dict[str, Any]:
     """Returns the object in the tensor `sampling_parameters`; raises InvalidRequestError."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise InvalidRequestError("sampling_parameters is not a json object", "sampling_parameters", "invalid_value")

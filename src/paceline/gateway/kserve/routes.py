@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.core.errors import InvalidRequestError
 from paceline.gateway.http.arrival import Arrival, arrival_of
@@ -16,6 +16,7 @@ from paceline.gateway.http.body_parsing import parse_body
 from paceline.gateway.http.context import Gateway, Served
 from paceline.gateway.http.disconnect import until_disconnect
 from paceline.gateway.http.front import Front
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.http.openapi import body_of, error_responses
 from paceline.gateway.http.routes import GENERATION_ERRORS, get
 from paceline.gateway.http.streamed_response import (
@@ -135,7 +136,7 @@ async def _generate(gateway: Gateway, name: str, body: TritonGenerateRequest, ar
         raise InvalidRequestError("stream cannot be true here: use generate_stream", "stream", "unsupported_value")
     answer = await gateway.service.begin(generate_call(name, body.text_input, settings, arrival))
     await answer.complete()
-    return JSONResponse(_described(answer.model_name, body, whole_outputs(answer, settings)))
+    return JsonResponse(_described(answer.model_name, body, whole_outputs(answer, settings)))
 
 
 async def _generate_stream(gateway: Gateway, name: str, body: TritonGenerateRequest, arrival: Arrival) -> Response:

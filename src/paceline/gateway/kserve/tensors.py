@@ -23,6 +23,7 @@ _DTYPES = MappingProxyType(
     }
 )
 BYTES = "BYTES"
+MAX_DIMENSIONS = 8
 Value = bool | int | float | str
 
 
@@ -100,6 +101,8 @@ def _checked(tensor: Tensor) -> Tensor:
     name, datatype = tensor.name, tensor.datatype
     if datatype != BYTES and datatype not in _DTYPES:
         raise _refusal(name, f"the type {datatype!r} is not known")
+    if len(tensor.shape) > MAX_DIMENSIONS:
+        raise _refusal(name, f"it has more than {MAX_DIMENSIONS} dimensions")
     if any(size < 0 for size in tensor.shape) or math.prod(tensor.shape) != len(tensor.values):
         raise _refusal(name, f"{len(tensor.values)} elements do not fill the shape {list(tensor.shape)}")
     kinds = _kinds(datatype)

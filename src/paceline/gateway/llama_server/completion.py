@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.core import FinishReason, SpeculationParams
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.generation_call import GenerationCall, Infill, Input
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.http.streamed_response import (
     EVENT_STREAM_TYPE,
     KEEP_ALIVE_COMMENT,
@@ -63,7 +64,7 @@ async def _respond(gateway: Gateway, body: GenerationFields, arrival: Arrival, c
     async with aclosing(answer.news()) as news:
         async for _ in news:
             clock.tick()
-    return JSONResponse(_selected(_last(answer, body, clock, answer.choices[0].text), body.response_fields))
+    return JsonResponse(_selected(_last(answer, body, clock, answer.choices[0].text), body.response_fields))
 
 
 async def _chunks(answer: Answer, body: GenerationFields) -> Chunks:

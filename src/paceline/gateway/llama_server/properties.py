@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 import paceline
 from paceline.core.errors import InvalidRequestError
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.llama_server.schema import DetokenizeRequest, TokenizeRequest
 
 
@@ -46,8 +47,8 @@ async def tokenize(gateway: Gateway, body: TokenizeRequest, arrival: Arrival) ->
     if body.add_special:
         token_ids = [*tokenizer.leading_token_ids, *token_ids]
     if not body.with_pieces:
-        return JSONResponse({"tokens": token_ids})
-    return JSONResponse({"tokens": [{"id": one, "piece": _piece(tokenizer.token_bytes(one))} for one in token_ids]})
+        return JsonResponse({"tokens": token_ids})
+    return JsonResponse({"tokens": [{"id": one, "piece": _piece(tokenizer.token_bytes(one))} for one in token_ids]})
 
 
 async def detokenize(gateway: Gateway, body: DetokenizeRequest, arrival: Arrival) -> Response:
@@ -56,7 +57,7 @@ async def detokenize(gateway: Gateway, body: DetokenizeRequest, arrival: Arrival
     if any(one >= tokenizer.vocab_size for one in body.tokens):
         message = f"tokens has an id that is not below the vocabulary's size, {tokenizer.vocab_size}"
         raise InvalidRequestError(message, "tokens", "invalid_value")
-    return JSONResponse({"content": b"".join(map(tokenizer.token_bytes, body.tokens)).decode(errors="replace")})
+    return JsonResponse({"content": b"".join(map(tokenizer.token_bytes, body.tokens)).decode(errors="replace")})
 
 
 def _piece(token: bytes) -> str | list[int]:

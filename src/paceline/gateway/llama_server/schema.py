@@ -1,4 +1,4 @@
-"""The request bodies of llama-server's API. A field is honoured, or cannot change the answer, or is refused."""
+"""The request bodies of llama-server's API. A field is honoured, or marked as having no effect, or refused."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class GenerationFields(StrictBody):
     response_fields: list[str] | None = Field(default=None, max_length=MAX_FILES)
     # These would change the answer.
     n_probs: Annotated[int | None, only(None, 0)] = None
+    return_tokens: Annotated[bool | None, only(None, False)] = None
     typical_p: Annotated[float | None, only(None, 1.0)] = None
     mirostat: Annotated[int | None, only(None, 0)] = None
     dynatemp_range: Annotated[float | None, only(None, 0.0)] = None
@@ -85,7 +86,6 @@ class GenerationFields(StrictBody):
     t_max_predict_ms: NoEffect[int | None] = None
     return_progress: bool | None = None
     timings_per_token: NoEffect[bool | None] = None
-    return_tokens: NoEffect[bool | None] = None
     post_sampling_probs: NoEffect[bool | None] = None
     mirostat_tau: NoEffect[float | None] = None
     mirostat_eta: NoEffect[float | None] = None
@@ -148,7 +148,7 @@ class ExtraFile(StrictBody):
 
     text: Text
     filename: Text = "file"
-    time: int | None = None
+    time: NoEffect[int | None] = None
 
 
 class InfillRequest(GenerationFields):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable
@@ -10,13 +9,14 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.core import SpeculationParams
 from paceline.gateway.answer import Answer, Choice
 from paceline.gateway.generation_call import Chat, GenerationCall, Infill, Input
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.http.streamed_response import Chunk, Chunks, StreamedResponse, StreamFormat, json_line
 from paceline.gateway.ollama.errors import error_body
 from paceline.gateway.ollama.schema import ChatRequest, GenerateRequest, GenerationFields
@@ -89,7 +89,7 @@ async def _respond(
     (choice,) = answer.choices
     content = choice.text if choice.parser is None else choice.message.content
     fields = describe(content, choice.message.reasoning, _calls_of(choice.message))
-    return JSONResponse({**_begin(answer.model_name), **fields, **_end(choice, arrival, started_s, first_s)})
+    return JsonResponse({**_begin(answer.model_name), **fields, **_end(choice, arrival, started_s, first_s)})
 
 
 async def _chunks(answer: Answer, arrival: Arrival, describe: Describe) -> Chunks:
@@ -119,9 +119,9 @@ def _new_texts(choice: Choice) -> tuple[str, str]:
 def _calls_of(message: Message) -> list[dict[str, Any]]:
     """Returns the complete calls; a call that was cut off has no arguments that could be sent."""
     return [
-        {"id": call.call_id, "function": {"index": index, "name": call.name, "arguments": json.loads(call.arguments)}}
+        {"id": call.call_id, "function": {"index": index, "name": call.name, "arguments": arguments}}
         for index, call in enumerate(message.calls)
-        if call.is_complete
+        if (arguments := call.parsed_arguments) is not None
     ]
 
 
@@ -161,4 +161,4 @@ def _end(choice: Choice, arrival: Arrival, started_s: float, first_s: float) -> 
 def _loaded(gateway: Gateway, body: GenerationFields, describe: Describe) -> Response:
     """Returns the answer to a request without text, by which clients load a model."""
     name = gateway.service.pool.find_model(body.model_name or gateway.service.pool.default_model).name
-    return JSONResponse({**_begin(name), **describe("", "", []), "done": True, "done_reason": "load"})
+    return JsonResponse({**_begin(name), **describe("", "", []), "done": True, "done_reason": "load"})

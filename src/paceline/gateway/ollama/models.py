@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.ollama.schema import ShowRequest
 from paceline.gateway.pool import ServedModel
 
@@ -35,7 +36,7 @@ async def show(gateway: Gateway, body: ShowRequest, arrival: Arrival) -> Respons
     capabilities = ["completion"]
     capabilities += ["tools"] if card is not None and card.has_tools else []
     capabilities += ["insert"] if card is not None and card.has_infill else []
-    return JSONResponse(
+    return JsonResponse(
         {
             "modelfile": f"FROM {model.name}\n",
             "parameters": "" if card is None else "\n".join(f"{key} {value}" for key, value in card.sampling.items()),

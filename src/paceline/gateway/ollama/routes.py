@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
+from starlette.responses import PlainTextResponse, Response
 
 from paceline.gateway.http.context import Served
-from paceline.gateway.http.front import Front
+from paceline.gateway.http.front import GREETING, Front
 from paceline.gateway.http.routes import get, post
 from paceline.gateway.ollama.errors import ErrorResponse, error_body
 from paceline.gateway.ollama.generation import JSON_LINES_TYPE, chat, generate
@@ -19,8 +20,19 @@ API_VERSION = "0.12.0"
 
 
 def create_routes() -> APIRouter:
-    """Returns the routes under /api."""
-    routes = APIRouter(prefix="/api", tags=["ollama"])
+    """Returns the routes under /api, and the greeting at / by which programs recognize a server."""
+    routes = APIRouter(tags=["ollama"])
+    routes.include_router(_api_routes())
+
+    @get(routes, "/", error_body=ErrorResponse, response_class=PlainTextResponse)
+    async def greeting() -> Response:  # if the playground is on, its own `/` comes first
+        return PlainTextResponse(GREETING)
+
+    return routes
+
+
+def _api_routes() -> APIRouter:
+    routes = APIRouter(prefix="/api")
     post(routes, "/chat", ChatRequest, chat, ErrorResponse, JSON_LINES_TYPE)
     post(routes, "/generate", GenerateRequest, generate, ErrorResponse, JSON_LINES_TYPE)
     post(routes, "/show", ShowRequest, show, ErrorResponse)

@@ -1,4 +1,4 @@
-"""The request bodies of Ollama's API. A field is honoured, or cannot change the answer, or is refused."""
+"""The request bodies of Ollama's API. A field is honoured, or marked as having no effect, or refused."""
 
 from __future__ import annotations
 

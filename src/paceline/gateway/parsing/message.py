@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.gateway.parsing.events import CallArguments, CallBegin, Content, Part, Reasoning
 
@@ -25,12 +27,28 @@ class ToolCall:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the arguments are JSON. A stop string may have cut them off."""
+        """Whether the arguments are a JSON object. A stop string may have cut them off."""
+        return self.parsed_arguments is not None
+
+    @property
+    def parsed_arguments(self) -> dict[str, Any] | None:
+        """The arguments as an object; None if they are not one, or contain numbers that JSON cannot have."""
         try:
-            json.loads(self.arguments)
-        except ValueError:
-            return False
-        return True
+            found = json.loads(self.arguments, parse_constant=_refuse, parse_float=_finite)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large")
+    return value
 
 
 @dataclass(slots=True)

@@ -9,11 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from paceline.gateway.http.errors import ApiError, openai_error_body
-from paceline.gateway.http.front import Front
+from paceline.gateway.http.front import GREETING, Front
 from paceline.gateway.http.routes import get
 
-_GREETING = "Ollama is running"
-"""What programs get at `/`: some of them look for this text to find a server with Ollama's API."""
 _TYPES = MappingProxyType(
     {"index.html": "text/html", "app.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
 )
@@ -41,7 +39,7 @@ def create_routes() -> APIRouter:
     @get(routes, "/")
     async def page(request: Request) -> Response:
         wants_html = "text/html" in request.headers.get("accept", "")
-        return file("index.html") if wants_html else PlainTextResponse(_GREETING, headers={"vary": "accept"})
+        return file("index.html") if wants_html else PlainTextResponse(GREETING, headers={"vary": "accept"})
 
     @get(routes, "/playground/{name}")
     async def part(name: str) -> Response:

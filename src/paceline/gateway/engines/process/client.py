@@ -168,6 +168,8 @@ class EngineClient:
     def _send_request(self, request: Request, stream: OutputStream, arrival_s: float) -> None:
         if self._send is None:
             raise ShuttingDownError
+        if request.request_id in self._in_flight:
+            raise InvalidRequestError("this request id is in use", "request_id", "invalid_value")
         held = InFlightRequest(request, self._epoch, arrival_s, arrival_s, stream)
         self._in_flight[request.request_id] = held
         self._idle.clear()

@@ -28,7 +28,7 @@ from paceline.gateway.openai.responses.output import (
 )
 from paceline.gateway.openai.responses.schema import ResponsesRequest
 from paceline.gateway.parsing.events import CallArguments, CallBegin, Content, Part, Reasoning
-from paceline.gateway.parsing.message import Message
+from paceline.gateway.parsing.message import Message, ToolCall
 
 
 def _error_event(error: ApiError) -> Chunk:
@@ -81,6 +81,7 @@ class _ItemEvents:
         self._ids = ids
         self._index = -1
         self._open: type[Part] | None = None
+        self._call: ToolCall | None = None
 
     def of(self, part: Part) -> Iterator[Chunk]:
         """Yields the events for one part, with the end of the item before it if it begins an item."""
@@ -94,6 +95,7 @@ class _ItemEvents:
             case CallBegin(index, name):
                 yield from self.end("completed")
                 call = self._message.calls[index]
+                self._call = call
                 yield from self._begin(CallArguments, call_item(call.call_id, name, "", "in_progress"))
             case CallArguments(index, text):
                 call = self._message.calls[index]
@@ -138,7 +140,8 @@ class _ItemEvents:
         yield self._done(message_item(self._ids, status, [part]))
 
     def _end_call(self, status: str) -> Iterator[Chunk]:
-        call = self._message.calls[-1]
+        call = self._call
+        assert call is not None
         item = call_item(call.call_id, call.name, call.arguments, "completed" if call.is_complete else status)
         place = {"item_id": item["id"], "output_index": self._index}
         done = {"name": call.name, "arguments": call.arguments}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from paceline.gateway.answer import Answer
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
+from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.http.streamed_response import Chunks, StreamedResponse
 from paceline.gateway.openai.responses.conversion import response_call
 from paceline.gateway.openai.responses.events import RESPONSE_EVENTS, response_events
@@ -45,7 +46,7 @@ class ResponseHandlers:
         status = status_of(choice)
         response = response_object(answer, body, status, output_items(choice.message, OutputIds(), status))
         self._keep(answer, body, items, response, arrival.principal.tenant)
-        return JSONResponse(response)
+        return JsonResponse(response)
 
     def response(self, tenant: str, response_id: str) -> dict[str, Any]:
         """Returns a stored response; raises UnknownResponseError."""

@@ -109,8 +109,8 @@ class ResponsesRequest(StrictBody):
     seed: Seed = None
     top_k: TopK = None
     speculation: SpeculationOptions | None = None
-    metadata: NoEffect[dict[str, Any] | None] = None
-    user: NoEffect[str | None] = None
+    metadata: dict[str, Any] | None = None  # this field and the next one come back in the response
+    user: str | None = None
     service_tier: NoEffect[str | None] = None
     safety_identifier: NoEffect[str | None] = None
     prompt_cache_key: NoEffect[str | None] = None

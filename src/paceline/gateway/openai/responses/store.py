@@ -38,9 +38,12 @@ class ResponseStore:
         self._stored: OrderedDict[tuple[str, str], tuple[StoredResponse, int]] = OrderedDict()
 
     def put(self, tenant: str, stored: StoredResponse) -> None:
-        """Keeps a response, and forgets those that were not used for the longest time if there is no room."""
+        """Keeps a response, and forgets those that were not used for the longest time if there is no room. A response
+        that is larger than all the room is not kept."""
         size_bytes = len(msgspec.json.encode(stored.response))
         size_bytes += sum(len(item.model_dump_json()) for item in stored.items)
+        if size_bytes > self._max_size_bytes:
+            return
         self._stored[tenant, stored.response["id"]] = stored, size_bytes
         self._size_bytes += size_bytes
         while self._size_bytes > self._max_size_bytes:

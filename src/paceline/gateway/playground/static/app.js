@@ -95,7 +95,7 @@ async function ask(body, view) {
       if (first === null) [first, numFirst] = [performance.now(), found.numTokens];
       if (view) view.add(tokens, event.draft_counts ? event.draft_counts.accepted : 0);
     }
-    found.text += choice.delta.content || "";
+    found.text += choice.delta.reasoning_content || choice.delta.content || "";
     if (view) view.showUpTo(found.text.length);
   }
   const seconds = (performance.now() - first) / 1000;
