@@ -55,7 +55,7 @@ async def response_events(answer: Answer, body: ResponsesRequest, ids: OutputIds
 async def _events(answer: Answer, body: ResponsesRequest, ids: OutputIds) -> Chunks:
     (choice,) = answer.choices
     begun = response_object(answer, body, "in_progress", [])
-    items = _ItemEvents(choice.message, ids)
+    items = ItemEvents(choice.message, ids)
     has_begun = False
     async with aclosing(answer.news()) as news:
         async for _ in news:
@@ -73,7 +73,7 @@ async def _events(answer: Answer, body: ResponsesRequest, ids: OutputIds) -> Chu
     yield {"type": f"response.{status}", "response": response}
 
 
-class _ItemEvents:
+class ItemEvents:
     """Makes the events for the output items of one stream. `message` has what was parsed so far."""
 
     def __init__(self, message: Message, ids: OutputIds) -> None:
