@@ -91,6 +91,12 @@ def test_an_answer_has_the_text_of_the_chat_completion(http: httpx.Client) -> No
     assert counted == {"input_tokens": usage["input_tokens"] + usage["cache_read_input_tokens"]}
 
 
+def test_tokens_are_counted_beyond_the_context_window_too(http: httpx.Client) -> None:
+    body = {"messages": [{"role": "user", "content": "far " * 4000}]}
+    assert http.post("/v1/messages/count_tokens", json=body).json()["input_tokens"] > 4000
+    assert http.post("/v1/messages", json={**body, "max_tokens": 1}).status_code == 400
+
+
 def test_a_stream_has_the_events_in_order_and_the_same_blocks(http: httpx.Client) -> None:
     events = events_of(http)
     kinds = [event["type"] for event in events]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -325,3 +326,19 @@ def test_a_browser_gets_the_playground_and_a_program_ollamas_greeting(http: http
     for path in re.findall('(?:src|href)="([^"]+)"', page.text):
         assert http.get(path).status_code == 200
     assert http.head("/").status_code == 200
+
+
+def test_a_stream_says_which_tokens_a_draft_had_guessed(http: httpx.Client) -> None:
+    options = {"include_usage": True, "include_drafted": True}
+    body = {"messages": [{"role": "user", "content": "ab ab ab ab"}], "max_tokens": 60, "temperature": 0}
+    body |= {"logprobs": True, "stream": True, "stream_options": options}
+    text = http.post("/v1/chat/completions", json=body).text
+    chunks = [json.loads(block[6:]) for block in text.strip().split("\n\n") if "[DONE]" not in block]
+    entries = [
+        entry
+        for chunk in chunks
+        for choice in chunk["choices"]
+        for entry in (choice["logprobs"] or {"content": []})["content"]
+    ]
+    assert len(entries) == 60
+    assert sum(entry["drafted"] for entry in entries) == chunks[-1]["speculation"]["accepted"] > 0

@@ -17,9 +17,8 @@ from openai import OpenAI
 
 from paceline.gateway.errors import UnknownResponseError
 from paceline.gateway.openai.responses.events import ItemEvents
-from paceline.gateway.openai.responses.output import OutputIds
 from paceline.gateway.openai.responses.store import ResponseStore, StoredResponse
-from paceline.gateway.parsing.events import CallArguments, CallBegin
+from paceline.gateway.parsing.events import CallArguments, CallBegin, Content
 from paceline.gateway.parsing.message import Message
 from tests.gateway.server_process import PATIENCE_S, ServerProcess
 from tests.gateway.tool_server import TEMPLATE, THINKING_TEMPLATE, serve
@@ -117,7 +116,7 @@ def test_streamed_parallel_calls_end_one_after_the_other() -> None:
     parts = [CallBegin(0, "f"), CallArguments(0, '{"a": 1}'), CallBegin(1, "g"), CallArguments(1, "{}")]
     message = Message()
     message.add(parts)  # one output of the engine may bring all of them
-    items = ItemEvents(message, OutputIds())
+    items = ItemEvents(message)
     events = [event for part in parts for event in items.of(part)] + list(items.end("completed"))
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert [(item["name"], item["arguments"], item["status"]) for item in done] == [
@@ -126,6 +125,21 @@ def test_streamed_parallel_calls_end_one_after_the_other() -> None:
     ]
     assert [item["call_id"] for item in done] == [call.call_id for call in message.calls]
     assert [event["output_index"] for event in events if event["type"] == "response.output_item.done"] == [0, 1]
+
+
+def test_text_after_a_call_is_an_item_of_its_own_and_an_empty_answer_is_a_message() -> None:
+    parts = [Content("a"), CallBegin(0, "f"), CallArguments(0, "{}"), Content("b"), Content("c")]
+    message = Message()
+    message.add(parts)
+    items = ItemEvents(message)
+    events = [event for part in parts for event in items.of(part)] + list(items.end_all("completed"))
+    texts = [event["text"] for event in events if event["type"] == "response.output_text.done"]
+    assert texts == ["a", "bc"]
+    assert len({item["id"] for item in items.done}) == 3
+    empty = ItemEvents(Message())
+    kinds = [event["type"] for event in empty.end_all("completed")]
+    assert kinds[0] == "response.output_item.added"
+    assert [item["content"][0]["text"] for item in empty.done] == [""]
 
 
 def test_calls_and_results_go_back_into_the_template(client: OpenAI) -> None:

@@ -145,7 +145,8 @@ def test_a_client_that_leaves_a_stream_frees_its_place(lasting_server: ServerPro
 def test_a_client_that_leaves_before_an_answer_frees_its_place(lasting_server: ServerProcess) -> None:
     growth = Growth(lasting_server)
     host, port = lasting_server.url.removeprefix("http://").split(":")
-    body = json.dumps({"prompt": "the line", "max_tokens": CONTEXT - 100, "ignore_eos": True}).encode()
+    fields = {"max_tokens": CONTEXT - 100, "ignore_eos": True, "speculation": {"mode": "off"}}  # it must last
+    body = json.dumps({"prompt": "the line", **fields}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
         connection.sendall(head + body)

@@ -20,9 +20,8 @@ class Choice:
     A stream has already sent the first `num_sent` characters of `text` and the first `num_logprobs_sent` entries of
     `logprobs`. `stop_reason` is the stop string or the stop token that ended it. `is_first` marks the first choice of a
     prompt. `placer` is None if the call asks for no log-probabilities. For a chat, `parser` turns the text into
-    `message`; `new_parts` were not sent yet. `num_new_accepted` is the number of accepted draft tokens in the latest
-    output, which come first in it. `num_read_tokens` is the part of the prompt that is read, if the latest output has
-    no tokens but says that. `num_reasoning_tokens` counts the tokens before the answer proper begins.
+    `message`; `new_parts` were not sent yet. `num_read_tokens` is the part of the prompt that is read, if the latest
+    output has no tokens but says that. `num_reasoning_tokens` counts the tokens before the answer proper begins.
     """
 
     index: int
@@ -37,7 +36,6 @@ class Choice:
     num_tokens: int = 0
     num_cached_tokens: int = 0
     num_reasoning_tokens: int = 0
-    num_new_accepted: int = 0
     num_read_tokens: int | None = None
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
@@ -48,7 +46,7 @@ class Choice:
     def add(self, output: Output) -> None:
         """Adds one output to the choice."""
         self.num_read_tokens = output.num_read_tokens
-        self.num_new_accepted = output.speculation.num_accepted_tokens - self.speculation.num_accepted_tokens
+        num_accepted = output.speculation.num_accepted_tokens - self.speculation.num_accepted_tokens
         self.text += output.text
         self.num_tokens += len(output.token_ids)
         self.num_cached_tokens = output.num_cached_tokens
@@ -56,7 +54,7 @@ class Choice:
         self.stop_reason = output.stop_reason
         self.speculation = output.speculation
         if self.placer is not None:
-            self.logprobs += self.placer.add(output)
+            self.logprobs += self.placer.add(output, num_accepted)
         if self.parser is not None:
             parts = self.parser.push(output.text)
             if output.finish_reason is not None:

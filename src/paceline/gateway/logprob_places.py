@@ -17,13 +17,14 @@ class PlacedLogprob:
 
     `top` has the bytes and log-probabilities of the most likely tokens at this position, likeliest first. `text_offset`
     is the index of the character in the answer's text at which the token begins. A token that begins inside a
-    character has the offset of that character.
+    character has the offset of that character. `is_drafted` says that a draft had guessed the token.
     """
 
     token: bytes
     logprob: float | None
     top: list[tuple[bytes, float]]
     text_offset: int
+    is_drafted: bool = False
 
 
 class LogprobPlacer:
@@ -38,24 +39,27 @@ class LogprobPlacer:
         self._num_decoded = 0
         self._num_shown = 0
 
-    def add(self, output: Output) -> list[PlacedLogprob]:
-        """Takes an output and returns, in order, the tokens that belong to the text shown so far and are new."""
+    def add(self, output: Output, num_accepted: int = 0) -> list[PlacedLogprob]:
+        """Takes an output, whose first `num_accepted` tokens a draft had guessed. Returns, in order, the tokens that
+        belong to the text shown so far and are new."""
         if output.prompt_logprobs is not None and self._prompt_token_ids:
             self._hold(self._prompt_token_ids[0], None, [])
             for entry in output.prompt_logprobs:
                 self._hold(entry.token_id, entry.logprob, entry.top)
             self._num_shown = self._num_decoded
-        for entry in output.logprobs or ():
-            self._hold(entry.token_id, entry.logprob, entry.top)
+        for place, entry in enumerate(output.logprobs or ()):
+            self._hold(entry.token_id, entry.logprob, entry.top, is_drafted=place < num_accepted)
         self._num_shown += len(output.text)
         is_whole = output.finish_reason is not None and output.stop_reason is None
         num_ready = sum(is_whole or held.text_offset < self._num_shown for held in self._held)
         ready, self._held = self._held[:num_ready], self._held[num_ready:]
         return ready
 
-    def _hold(self, token_id: int, logprob: float | None, top: list[tuple[int, float]]) -> None:
+    def _hold(
+        self, token_id: int, logprob: float | None, top: list[tuple[int, float]], *, is_drafted: bool = False
+    ) -> None:
         """Keeps a token until its text is shown."""
         likeliest = [(self._tokenizer.token_bytes(other), value) for other, value in top]
         token = self._tokenizer.token_bytes(token_id)
-        self._held.append(PlacedLogprob(token, logprob, likeliest, self._num_decoded))
+        self._held.append(PlacedLogprob(token, logprob, likeliest, self._num_decoded, is_drafted))
         self._num_decoded += len(self._detokenizer.append(token_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.drafters.registry import drafter_names
 from paceline.gateway.answer import Answer
-from paceline.gateway.generation_call import GenerationCall
+from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.pool import Pool
 from paceline.sampling.request_check import check_speculation
 from paceline.tokenizer import Tokenizer
@@ -27,9 +27,13 @@ class GenerationService:
         replica = await self.pool.choose(call.model)
         return await replica.begin(call)
 
-    async def encode(self, call: GenerationCall) -> list[list[int]]:
-        """Returns the token ids of the call's prompts, without generating anything; raises what `begin` raises."""
-        return await (await self.pool.choose(call.model)).encode(call)
+    async def count_tokens(self, chat: Chat, model: str | None, size_bytes: int) -> int:
+        """Returns the number of tokens in the prompt of a chat, also if it does not fit into the context window.
+
+        `size_bytes` is the size of the call on the wire. Raises UnknownModelError, and InvalidRequestError if the
+        template refuses the chat.
+        """
+        return await self.pool.any_replica(model).count_tokens(chat, size_bytes)
 
     async def tokenizer(self, model: str | None) -> Tokenizer:
         """Returns the tokenizer of a served model (None: of the default one); raises UnknownModelError."""

@@ -26,24 +26,10 @@ def messages_call(body: MessagesRequest, arrival: Arrival) -> GenerationCall:
         max_tokens=body.max_tokens,
         stop=body.stop_sequences,
     )
-    return _call(body, arrival, sampling)
-
-
-def count_call(body: PromptFields, arrival: Arrival) -> GenerationCall:
-    """Returns a call with the same prompt, for counting its tokens."""
-    return _call(body, arrival, {})
-
-
-def _call(body: PromptFields, arrival: Arrival, sampling: dict[str, Any]) -> GenerationCall:
     return GenerationCall(
         call_id=f"msg_{uuid.uuid4().hex}",
         model=body.model,
-        input=Chat(
-            list(_template_messages(body)),
-            _template_options(body),
-            tuple(tool.tool for tool in body.tools),
-            body.service_tool_choice,
-        ),
+        input=chat_of(body),
         num_choices=1,
         sampling=sampling,
         speculation=SpeculationParams(),
@@ -52,6 +38,12 @@ def _call(body: PromptFields, arrival: Arrival, sampling: dict[str, Any]) -> Gen
         arrival_s=arrival.time_s,
         size_bytes=arrival.body_size_bytes,
     )
+
+
+def chat_of(body: PromptFields) -> Chat:
+    """Returns the chat of a body."""
+    tools = tuple(tool.tool for tool in body.tools)
+    return Chat(list(_template_messages(body)), _template_options(body), tools, body.service_tool_choice)
 
 
 def _template_options(body: PromptFields) -> dict[str, Any]:

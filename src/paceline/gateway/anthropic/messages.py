@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from paceline.core import FinishReason
 from paceline.gateway.answer import Answer, Choice
-from paceline.gateway.anthropic.conversion import count_call, messages_call
+from paceline.gateway.anthropic.conversion import chat_of, messages_call
 from paceline.gateway.anthropic.errors import error_body
 from paceline.gateway.anthropic.schema import MessagesRequest, PromptFields
 from paceline.gateway.http.arrival import Arrival
@@ -55,9 +55,9 @@ async def create_message(gateway: Gateway, body: MessagesRequest, arrival: Arriv
 
 
 async def count_tokens(gateway: Gateway, body: PromptFields, arrival: Arrival) -> Response:
-    """Returns the number of tokens in the prompt."""
-    (token_ids,) = await gateway.service.encode(count_call(body, arrival))
-    return JsonResponse({"input_tokens": len(token_ids)})
+    """Returns the number of tokens in the prompt, also if it is longer than the context window."""
+    num_tokens = await gateway.service.count_tokens(chat_of(body), body.model, arrival.body_size_bytes)
+    return JsonResponse({"input_tokens": num_tokens})
 
 
 def _envelope(answer: Answer) -> dict[str, Any]:

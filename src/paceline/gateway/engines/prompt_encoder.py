@@ -66,9 +66,15 @@ class PromptEncoder:
         Raises InvalidRequestError if the template refuses the chat, or `check_prompt` the token ids.
         """
         tokenizer = await self.tokenizer()
-        render = partial(_render_chat, tokenizer, chat)
-        text = await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
+        text = await self._rendered(tokenizer, chat)
         return RenderedChat(text, await self._run(partial(_encode_rendered, tokenizer, text, model), size_bytes))
+
+    async def count_tokens(self, chat: Chat, size_bytes: int) -> int:
+        """Returns the number of tokens in a chat's prompt, however long it is. Raises InvalidRequestError if the
+        template refuses the chat."""
+        tokenizer = await self.tokenizer()
+        text = await self._rendered(tokenizer, chat)
+        return len(await self._run(partial(tokenizer.encode_rendered, text), size_bytes))
 
     async def encode_prompts(
         self, prompts: Sequence[str | list[int]], model: ModelInfo, size_bytes: int
@@ -96,6 +102,10 @@ class PromptEncoder:
             one if isinstance(one, str) else await self._run(partial(tokenizer.decode, one), size_bytes)
             for one in prompts
         ]
+
+    async def _rendered(self, tokenizer: Tokenizer, chat: Chat) -> str:
+        render = partial(_render_chat, tokenizer, chat)
+        return await asyncio.get_running_loop().run_in_executor(self._rendering_threads, render)
 
     async def _run(self, work: Callable[[], Result], size_bytes: int) -> Result:
         if size_bytes <= _SMALL_BODY_BYTES:

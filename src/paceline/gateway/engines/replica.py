@@ -6,7 +6,7 @@ from typing import Protocol
 
 from paceline.gateway.answer import Answer
 from paceline.gateway.engines.model_card import ModelCard
-from paceline.gateway.generation_call import GenerationCall
+from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.tokenizer import Tokenizer
 
 
@@ -56,9 +56,8 @@ class Replica(Protocol):
         """Returns the model's tokenizer as soon as it is loaded."""
         ...
 
-    async def encode(self, call: GenerationCall) -> list[list[int]]:
-        """Returns the token ids of the call's prompts; generates nothing. Raises InvalidRequestError and
-        ServiceError."""
+    async def count_tokens(self, chat: Chat, size_bytes: int) -> int:
+        """Returns the number of tokens in a chat's prompt; raises InvalidRequestError if the template refuses it."""
         ...
 
     async def begin(self, call: GenerationCall) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.json_response import JsonResponse
 from paceline.gateway.llama_server.schema import DetokenizeRequest, TokenizeRequest
+from paceline.tokenizer import Tokenizer
 
 
 def props(gateway: Gateway) -> dict[str, Any]:
@@ -43,6 +45,16 @@ def slots(gateway: Gateway) -> list[dict[str, Any]]:
 async def tokenize(gateway: Gateway, body: TokenizeRequest, arrival: Arrival) -> Response:
     """Returns the token ids of a text, with the spelling of each if the client asks for it."""
     tokenizer = await gateway.service.tokenizer(None)
+    return await asyncio.to_thread(_tokenized, tokenizer, body)
+
+
+async def detokenize(gateway: Gateway, body: DetokenizeRequest, arrival: Arrival) -> Response:
+    """Returns the text of token ids, with the spelling of special tokens."""
+    tokenizer = await gateway.service.tokenizer(None)
+    return await asyncio.to_thread(_detokenized, tokenizer, body)
+
+
+def _tokenized(tokenizer: Tokenizer, body: TokenizeRequest) -> Response:
     token_ids = tokenizer.encode(body.content, parse_special=body.parse_special)
     if body.add_special:
         token_ids = [*tokenizer.leading_token_ids, *token_ids]
@@ -51,9 +63,7 @@ async def tokenize(gateway: Gateway, body: TokenizeRequest, arrival: Arrival) ->
     return JsonResponse({"tokens": [{"id": one, "piece": _piece(tokenizer.token_bytes(one))} for one in token_ids]})
 
 
-async def detokenize(gateway: Gateway, body: DetokenizeRequest, arrival: Arrival) -> Response:
-    """Returns the text of token ids, with the spelling of special tokens."""
-    tokenizer = await gateway.service.tokenizer(None)
+def _detokenized(tokenizer: Tokenizer, body: DetokenizeRequest) -> Response:
     if any(one >= tokenizer.vocab_size for one in body.tokens):
         message = f"tokens has an id that is not below the vocabulary's size, {tokenizer.vocab_size}"
         raise InvalidRequestError(message, "tokens", "invalid_value")

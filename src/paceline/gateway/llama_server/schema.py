@@ -24,6 +24,7 @@ from paceline.gateway.http.strict_body import StrictBody, field_error
 from paceline.gateway.sampling_fields import given
 
 MAX_FILES = 256
+MAX_TEXT_LENGTH = 1_000_000  # characters, or tokens, that are converted at a time
 _NO_LIMIT = -1
 
 
@@ -163,7 +164,7 @@ class InfillRequest(GenerationFields):
 class TokenizeRequest(StrictBody):
     """The body of POST /tokenize."""
 
-    content: Text
+    content: Annotated[Text, Field(max_length=MAX_TEXT_LENGTH)]
     add_special: bool = False
     parse_special: bool = True
     with_pieces: bool = False
@@ -172,4 +173,4 @@ class TokenizeRequest(StrictBody):
 class DetokenizeRequest(StrictBody):
     """The body of POST /detokenize."""
 
-    tokens: list[Count] = Field(fail_fast=True)
+    tokens: list[Count] = Field(max_length=MAX_TEXT_LENGTH, fail_fast=True)

@@ -60,18 +60,16 @@ async def _chunks(answer: Answer, body: ChatCompletionRequest, names: CallNames)
                 begun.add(choice.index)
                 first = _delta(choice, {"role": "assistant", "content": content})
                 yield {**envelope, "choices": [first], **usage.field(choice, 0)}
-            counts = {"draft_counts": {"accepted": choice.num_new_accepted}} if body.has_draft_counts else {}
-            for parts in _news(choice, names):
-                yield {**envelope, **parts, **usage.field(choice, choice.num_tokens), **counts}
-                counts = {}
+            new = choice.take_logprobs()
+            logprobs = chat_logprobs(new, has_drafted=body.has_drafted) if new else None
+            for parts in _news(choice, names, logprobs):
+                yield {**envelope, **parts, **usage.field(choice, choice.num_tokens)}
     if body.has_usage_chunk:
         yield {**envelope, "choices": [], **totals_of(answer)}
 
 
-def _news(choice: Choice, names: CallNames) -> Iterator[Chunk]:
+def _news(choice: Choice, names: CallNames, logprobs: dict[str, Any] | None) -> Iterator[Chunk]:
     """Yields a chunk for each new part. The first one has the new log-probabilities, which may also come alone."""
-    new = choice.take_logprobs()
-    logprobs = chat_logprobs(new) if new else None
     for part in choice.take_parts():
         yield {"choices": [_delta(choice, delta_of(part, choice.message, names), logprobs)]}
         logprobs = None

@@ -31,13 +31,13 @@ class StreamOptions(StrictBody):
     """Options of a stream. `include_obfuscation` is accepted, but no padding against traffic analysis is added.
 
     `continuous_usage_stats`, a field of vLLM, puts the usage so far into every chunk if `include_usage` is true too.
-    `include_draft_counts`, Paceline's own, says in every chunk of a chat how many of its first tokens a draft guessed.
+    `include_drafted`, Paceline's own, says beside each log-probability of a chat whether a draft had guessed the token.
     """
 
     include_usage: bool | None = None
     include_obfuscation: NoEffect[bool | None] = None
     continuous_usage_stats: bool | None = None
-    include_draft_counts: bool | None = None
+    include_drafted: bool | None = None
 
 
 class SpeculationOptions(StrictBody):
@@ -157,9 +157,9 @@ class GenerationFields(StrictBody):
         return bool(self.stream_options is not None and self.stream_options.include_usage)
 
     @property
-    def has_draft_counts(self) -> bool:
-        """Whether every chunk of a chat says how many of its first tokens a draft guessed."""
-        return bool(self.stream_options is not None and self.stream_options.include_draft_counts)
+    def has_drafted(self) -> bool:
+        """Whether the log-probabilities in a stream say which tokens a draft had guessed."""
+        return bool(self.stream_options is not None and self.stream_options.include_drafted)
 
     @property
     def has_usage_in_chunks(self) -> bool:

@@ -14,12 +14,13 @@ from paceline.gateway.logprob_places import PlacedLogprob
 _LOWEST = -9999.0
 
 
-def chat_logprobs(logprobs: Iterable[PlacedLogprob]) -> dict[str, Any]:
-    """Returns the `logprobs` of a chat choice."""
+def chat_logprobs(logprobs: Iterable[PlacedLogprob], *, has_drafted: bool = False) -> dict[str, Any]:
+    """Returns the `logprobs` of a chat choice. With `has_drafted`, each token says whether a draft had guessed it."""
     content = [
         {
             **_chat_entry(placed.token, placed.logprob),
             "top_logprobs": [_chat_entry(token, logprob) for token, logprob in placed.top],
+            **({"drafted": placed.is_drafted} if has_drafted else {}),
         }
         for placed in logprobs
     ]

@@ -76,10 +76,9 @@ class ProcessReplica:
         """Returns the model's tokenizer as soon as it is loaded."""
         return await self._preparer.encoder.tokenizer()
 
-    async def encode(self, call: GenerationCall) -> list[list[int]]:
-        """Returns the token ids of the call's prompts; generates nothing. Raises InvalidRequestError and
-        ServiceError."""
-        return list((await self._prepare(call, await self._client.wait_ready())).prompts)
+    async def count_tokens(self, chat: Chat, size_bytes: int) -> int:
+        """Returns the number of tokens in a chat's prompt; raises InvalidRequestError if the template refuses it."""
+        return await self._preparer.encoder.count_tokens(chat, size_bytes)
 
     async def begin(self, call: GenerationCall) -> Answer:
         """Sends the choices of all prompts to the engine; raises InvalidRequestError and ServiceError."""

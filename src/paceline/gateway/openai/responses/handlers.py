@@ -16,7 +16,6 @@ from paceline.gateway.openai.responses.conversion import response_call
 from paceline.gateway.openai.responses.events import RESPONSE_EVENTS, response_events
 from paceline.gateway.openai.responses.items import AnyItem
 from paceline.gateway.openai.responses.output import (
-    OutputIds,
     items_for_history,
     output_items,
     response_object,
@@ -44,7 +43,7 @@ class ResponseHandlers:
         await answer.complete()
         (choice,) = answer.choices
         status = status_of(choice)
-        response = response_object(answer, body, status, output_items(choice.message, OutputIds(), status))
+        response = response_object(answer, body, status, output_items(choice.message, status))
         self._keep(answer, body, items, response, arrival.principal.tenant)
         return JsonResponse(response)
 
@@ -71,9 +70,9 @@ class ResponseHandlers:
         self, answer: Answer, body: ResponsesRequest, items: tuple[AnyItem, ...], tenant: str
     ) -> Chunks:
         """Yields the events of a stream, and keeps the response before the last one is sent."""
-        async with aclosing(response_events(answer, body, OutputIds())) as events:
+        async with aclosing(response_events(answer, body)) as events:
             async for event in events:
-                if "response" in event and event["response"]["status"] != "in_progress":
+                if "response" in event and event["response"]["status"] in ("completed", "incomplete"):
                     self._keep(answer, body, items, event["response"], tenant)
                 yield event
 

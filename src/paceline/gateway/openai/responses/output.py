@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.core import FinishReason
@@ -16,16 +15,9 @@ from paceline.gateway.speculation_summary import speculation_of
 _ID_BYTES = 12
 
 
-def _new_id(prefix: str) -> str:
+def new_id(prefix: str) -> str:
+    """Returns a random id of an output item."""
     return f"{prefix}_{secrets.token_hex(_ID_BYTES)}"
-
-
-@dataclass(slots=True)
-class OutputIds:
-    """The ids of an answer's output items. A call has the id of its call with another prefix."""
-
-    reasoning: str = field(default_factory=lambda: _new_id("rs"))
-    message: str = field(default_factory=lambda: _new_id("msg"))
 
 
 def response_object(
@@ -33,7 +25,7 @@ def response_object(
 ) -> dict[str, Any]:
     """Returns the response object. Before it is complete, its output is empty and it has no usage."""
     (choice,) = answer.choices
-    is_over = status != "in_progress"
+    is_over = status in ("completed", "incomplete")
     return {
         "id": answer.call_id,
         "object": "response",
@@ -68,13 +60,13 @@ def status_of(choice: Choice) -> str:
     return "incomplete" if choice.finish_reason is FinishReason.LENGTH else "completed"
 
 
-def output_items(message: Message, ids: OutputIds, status: str) -> list[dict[str, Any]]:
+def output_items(message: Message, status: str) -> list[dict[str, Any]]:
     """Returns the output items of a message that is over."""
     found: list[dict[str, Any]] = []
     if message.reasoning:
-        found.append(reasoning_item(ids, message.reasoning))
+        found.append(reasoning_item(new_id("rs"), message.reasoning))
     if message.content or not (message.calls or message.reasoning):
-        found.append(message_item(ids, status, [text_part(message.content)]))
+        found.append(message_item(new_id("msg"), status, [text_part(message.content)]))
     return found + [
         call_item(call.call_id, call.name, call.arguments, "completed" if call.is_complete else status)
         for call in message.calls
@@ -101,15 +93,15 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def message_item(ids: OutputIds, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+def message_item(item_id: str, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the item of the answer's text."""
-    return {"id": ids.message, "type": "message", "status": status, "role": "assistant", "content": content}
+    return {"id": item_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
 
-def reasoning_item(ids: OutputIds, text: str | None) -> dict[str, Any]:
+def reasoning_item(item_id: str, text: str | None) -> dict[str, Any]:
     """Returns the item of the reasoning; `text` None means that it has just begun."""
     content = [] if text is None else [{"type": "reasoning_text", "text": text}]
-    return {"id": ids.reasoning, "type": "reasoning", "summary": [], "content": content}
+    return {"id": item_id, "type": "reasoning", "summary": [], "content": content}
 
 
 def call_item(call_id: str, name: str, arguments: str, status: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ function requestBody() {
     max_tokens: Number(byId("limit").value),
     seed: 1,
     stream: true,
-    stream_options: { include_usage: true, include_draft_counts: true },
+    stream_options: { include_usage: true, include_drafted: true },
     logprobs: true,
   };
 }
@@ -50,11 +50,11 @@ class AnswerView {
     element.replaceChildren();
   }
 
-  add(tokens, numDrafted) {
-    tokens.forEach((token, index) => {
+  add(tokens) {
+    for (const token of tokens) {
       const text = this.decoder.decode(new Uint8Array(token.bytes), { stream: true });
-      if (text) this.waiting.push({ text, isDrafted: index < numDrafted });
-    });
+      if (text) this.waiting.push({ text, isDrafted: token.drafted });
+    }
   }
 
   showUpTo(length) {
@@ -93,7 +93,7 @@ async function ask(body, view) {
     if (tokens.length) {
       found.numTokens += tokens.length;
       if (first === null) [first, numFirst] = [performance.now(), found.numTokens];
-      if (view) view.add(tokens, event.draft_counts ? event.draft_counts.accepted : 0);
+      if (view) view.add(tokens);
     }
     found.text += choice.delta.reasoning_content || choice.delta.content || "";
     if (view) view.showUpTo(found.text.length);
