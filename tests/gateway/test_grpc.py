@@ -25,7 +25,8 @@ LIMIT_BYTES = 100_000
 @pytest.fixture(scope="module")
 def server(engine_config: EngineConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     settings = ServerConfig(port=0, grpc_port=0, max_body_size_bytes=LIMIT_BYTES)
-    with ServerProcess(tmp_path_factory.mktemp("grpc"), engine_config, settings) as process:
+    config = engine_config.model_copy(update={"context_window_size": 2048})  # room for an answer that lasts
+    with ServerProcess(tmp_path_factory.mktemp("grpc"), config, settings) as process:
         yield process.wait_ready()
 
 
@@ -168,7 +169,8 @@ def test_a_cancelled_call_ends_the_work(generation: GenerationStub, server: Serv
         return sum(map(float, found))
 
     before = num_aborted()
-    call = generation.Generate(request(sampling=own.Sampling(max_tokens=200, ignore_eos=True)), timeout=PATIENCE_S)
+    lasting = request(sampling=own.Sampling(max_tokens=1900, ignore_eos=True), speculation=own.Speculation(is_off=True))
+    call = generation.Generate(lasting, timeout=PATIENCE_S)
     next(call)
     call.cancel()
     wait_until(lambda: num_aborted() == before + 1, "the request is aborted")
