@@ -168,12 +168,17 @@ def test_a_cancelled_call_ends_the_work(generation: GenerationStub, server: Serv
         found = re.findall(r'^paceline_request_success_total{.*finished_reason="abort".*} (.*)$', text, re.MULTILINE)
         return sum(map(float, found))
 
-    before = num_aborted()
     lasting = request(sampling=own.Sampling(max_tokens=1900, ignore_eos=True), speculation=own.Speculation(is_off=True))
-    call = generation.Generate(lasting, timeout=PATIENCE_S)
-    next(call)
-    call.cancel()
-    wait_until(lambda: num_aborted() == before + 1, "the request is aborted")
+    before = num_aborted()
+
+    def is_aborted() -> bool:
+        """Cancels a call after its first output. On a busy machine, an answer may be complete before that."""
+        call = generation.Generate(lasting, timeout=PATIENCE_S)
+        next(call)
+        call.cancel()
+        return num_aborted() > before
+
+    wait_until(is_aborted, "a request is aborted")
 
 
 def test_health_says_that_all_services_serve(channel: grpc.Channel) -> None:
