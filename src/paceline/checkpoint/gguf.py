@@ -27,7 +27,7 @@ UInt8Array = npt.NDArray[np.uint8]
 DEFAULT_ALIGNMENT = 32
 _SMALLEST_FILE_SIZE_BYTES = 24
 _FINGERPRINT_SIZE_BYTES = 16
-_SAMPLED_SIZE_BYTES = 1024
+_SAMPLED_SIZE_BYTES = 1024  # with so few and small samples, a fingerprint touches few pages of a cold file
 _NUM_SAMPLES = 16  # of a tensor
 _SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<index>\d{5})-of-(?P<count>\d{5})\.gguf")
 

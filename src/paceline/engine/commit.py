@@ -17,7 +17,8 @@ from paceline.engine.text_stream import Finish
 class Commit:
     """What one sequence gained in a step: tokens, their text and log-probabilities, and how many a draft had guessed.
 
-    `first_token_index` is the index of the first of these tokens among all output tokens.
+    `first_token_index` is the index of the first of these tokens among all output tokens. For the other fields see
+    `Output`.
     """
 
     state: RequestState
@@ -29,12 +30,14 @@ class Commit:
     finish: Finish | None = None
     error: str | None = None
     num_read_tokens: int | None = None
+    prompt_logprobs: list[TokenLogprob] | None = None
 
     @classmethod
     def ended(cls, state: RequestState, finish: Finish, error: str | None = None) -> Commit:
         """Returns a commit that ends a sequence without new tokens."""
         first = state.sequence.num_output_tokens
-        return cls(state, first, [], "", 0, finish=finish, error=error)
+        prompt_logprobs = state.take_prompt_logprobs()
+        return cls(state, first, [], "", 0, finish=finish, error=error, prompt_logprobs=prompt_logprobs)
 
     @classmethod
     def of_progress(cls, state: RequestState) -> Commit:
@@ -51,7 +54,7 @@ class Commit:
             token_ids=self.token_ids,
             text=self.text,
             logprobs=self.logprobs,
-            prompt_logprobs=None if self.num_read_tokens is not None else self.state.take_prompt_logprobs(),
+            prompt_logprobs=self.prompt_logprobs,
             finish_reason=self.finish.reason if self.finish else None,
             stop_reason=self.finish.stop_reason if self.finish else None,
             error=self.error,
@@ -79,7 +82,16 @@ def commit_verdict(state: RequestState, verdict: Verdict) -> Commit:
         state.sampler.append(token_ids)
     has_logprobs = sequence.request.sampling.num_logprobs is not None
     logprobs = list(verdict.logprobs[: len(token_ids)]) if has_logprobs else None
-    return Commit(state, first_token_index, token_ids, text, num_accepted, logprobs, finish)
+    return Commit(
+        state,
+        first_token_index,
+        token_ids,
+        text,
+        num_accepted,
+        logprobs,
+        finish,
+        prompt_logprobs=state.take_prompt_logprobs(),
+    )
 
 
 def _append(state: RequestState, verdict: Verdict) -> tuple[list[int], str, Finish | None]:

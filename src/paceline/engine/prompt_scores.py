@@ -13,9 +13,8 @@ import numpy as np
 from paceline.core import SamplingParams, TokenLogprob
 from paceline.engine.batch_builder import StepBatch
 from paceline.engine.scheduler import ScheduledSequence
+from paceline.sampling.constraints import allow, empty_masks
 from paceline.sampling.sampler import Logits, SampleQuery, Sampler
-
-_BITS = 32
 
 
 class PromptScorer:
@@ -24,7 +23,7 @@ class PromptScorer:
     def __init__(self, sampler: Sampler, vocab_size: int) -> None:
         self._sampler = sampler
         self._rows = sampler.begin(SamplingParams(temperature=0.0), prompt_token_ids=(), seed=0)
-        self._num_words = -(-vocab_size // _BITS)
+        self._vocab_size = vocab_size
 
     def score(self, scheduled: Sequence[ScheduledSequence], step_batch: StepBatch, logits: Logits) -> None:
         """Adds to each request's state the log-probabilities of the prompt tokens whose rows the step had. Call it
@@ -38,9 +37,9 @@ class PromptScorer:
     def _score_one(self, item: ScheduledSequence, positions: range, first_row: int, logits: Logits) -> None:
         sequence, found = item.sequence, item.state.prompt_logprobs
         token_ids = sequence.token_ids[positions.start + 1 : positions.stop + 1]
-        masks = np.zeros((len(token_ids), self._num_words), np.uint32)
+        masks = empty_masks(len(token_ids), self._vocab_size)
         for place, token_id in enumerate(token_ids):
-            masks[place, token_id // _BITS] = 1 << (token_id % _BITS)
+            allow(masks, place, token_id)
         num_logprobs = sequence.request.sampling.num_logprobs or 0
         queries = [
             SampleQuery(first_row + place, self._rows, position + 1, (), num_logprobs, place)

@@ -86,7 +86,8 @@ class RequestEnded:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswered:
-    """An HTTP request was answered. `method` and `route` (the path's pattern) never contain a client's own text."""
+    """An HTTP request or a gRPC call was answered. `method` and `route` (the path's pattern) never contain a client's
+    own text. A gRPC call has the method `GRPC`, its full name as the route, and the status that HTTP would have."""
 
     method: str
     route: str

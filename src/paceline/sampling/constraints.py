@@ -92,6 +92,16 @@ class Masks:
     bits: UInt32Array | None
 
 
+def empty_masks(num_masks: int, vocab_size: int) -> UInt32Array:
+    """Returns masks [num_masks, words] that allow no token."""
+    return np.zeros((num_masks, -(-vocab_size // _BITS)), np.uint32)
+
+
+def allow(masks: UInt32Array, mask_row: int, token_id: int) -> None:
+    """Allows one more token in a row."""
+    masks[mask_row, token_id // _BITS] |= np.uint32(1 << (token_id % _BITS))
+
+
 def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, Sequence[int]]]) -> Masks:
     """Returns the masks for some places in drafts. A place is a sequence's constraint (None: it has none), and the
     drafted tokens between its output and the place.
@@ -111,7 +121,7 @@ def fill_masks(vocab_size: int, places: Sequence[tuple[OutputConstraint | None, 
             kinds[id(constraint.kind)] = constraint.kind
             queries.setdefault(id(constraint.kind), []).append(MaskQuery(constraint.state, drafted, num_masks))
             num_masks += 1
-    bits = np.zeros((num_masks, -(-vocab_size // _BITS)), np.uint32)
+    bits = empty_masks(num_masks, vocab_size)
     for key, own in queries.items():
         try:
             kinds[key].fill(bits, own)

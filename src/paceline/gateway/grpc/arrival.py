@@ -8,8 +8,6 @@ from paceline.gateway.grpc.exchange import Context, metadata_value
 from paceline.gateway.http.arrival import Arrival
 from paceline.gateway.principal import principal_of
 
-__all__ = ["Context", "arrival_of"]
-
 
 def arrival_of(context: Context, size_bytes: int) -> Arrival:
     """Returns the arrival of a message, with the current time. Keys are in the same metadata as in HTTP's headers."""

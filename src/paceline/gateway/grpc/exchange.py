@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
@@ -19,12 +18,11 @@ from google.protobuf.message import DecodeError
 from paceline.core.errors import InvalidRequestError, PacelineError
 from paceline.gateway.grpc.errors import code_of, metadata_of
 from paceline.gateway.http.errors import api_error_from
+from paceline.gateway.http.request_id import REQUEST_ID, request_id_from
 from paceline.observability import StatusBoard, log_event
 from paceline.observability.status_board import HttpAnswered
 
 _LOGGER = logging.getLogger(__name__)
-_REQUEST_ID = "x-request-id"
-_MAX_REQUEST_ID_LENGTH = 200
 _MAX_MESSAGE_LENGTH = 1000  # clients refuse long trailing metadata, which the message is part of
 _OK, _CANCELLED = 200, 499
 
@@ -80,9 +78,9 @@ class ExchangeInterceptor(grpc.aio.ServerInterceptor):
     async def _exchange(self, method: str, context: Context) -> AsyncIterator[None]:
         """Sends the request id first, and turns an exception into gRPC's error."""
         started_s = time.monotonic()
-        request_id = request_id_of(context)
+        request_id = request_id_from(metadata_value(context, REQUEST_ID))
         status = _CANCELLED
-        await context.send_initial_metadata(((_REQUEST_ID, request_id),))
+        await context.send_initial_metadata(((REQUEST_ID, request_id),))
         try:
             yield
             status = _OK
@@ -139,12 +137,6 @@ def _checked(request: Any) -> Any:  # noqa: ANN401 - any message, or a stream of
 async def _checked_stream(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     async for request in requests:
         yield _checked(request)
-
-
-def request_id_of(context: Context) -> str:
-    """Returns the id that the client gave the call, or a new one."""
-    request_id = metadata_value(context, _REQUEST_ID) or ""
-    return request_id if 0 < len(request_id) <= _MAX_REQUEST_ID_LENGTH else uuid.uuid4().hex
 
 
 def metadata_value(context: Context, key: str) -> str | None:

@@ -16,10 +16,10 @@ from paceline.gateway.grpc import generation_pb2_grpc as service
 from paceline.gateway.grpc.arrival import arrival_of
 from paceline.gateway.grpc.exchange import Context
 from paceline.gateway.http.context import Gateway
-from paceline.gateway.http.field_types import MAX_STOP_LENGTH, MAX_STOP_STRINGS
+from paceline.gateway.http.field_types import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOP_STRINGS
+from paceline.gateway.sampling_fields import given
 
 SERVICE_NAME = "paceline.v1.Generation"
-MAX_LOGPROBS = 20
 _SINGLE_FIELDS = (
     *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "presence_penalty"),
     *("frequency_penalty", "repetition_penalty", "seed", "num_logprobs"),
@@ -63,7 +63,8 @@ class _Servicer(service.GenerationServicer):
         """Returns the call; raises InvalidRequestError if another model gave the resumed tokens."""
         arrival = arrival_of(context, request.ByteSize())
         pool = self._gateway.service.pool
-        await pool.choose(request.model or None)  # waits until an engine is ready, which knows the identity
+        if request.model_identity:
+            await pool.any_replica(request.model or None).wait_open()  # the identity is known once an engine is ready
         model = pool.find_model(request.model or pool.default_model)
         if request.model_identity and request.model_identity != model.identity:
             message = f"model_identity is {request.model_identity!r}, but the model here is {model.identity!r}"
@@ -96,17 +97,15 @@ def _input_of(prompt: Any) -> Input:  # noqa: ANN401
 
 
 def _sampling_of(sampling: Any) -> dict[str, Any]:  # noqa: ANN401
-    given = {name: getattr(sampling, name) for name in _SINGLE_FIELDS if sampling.HasField(name)}
-    if given.get("top_k") == 0:
-        given["top_k"] = None
+    fields = {name: getattr(sampling, name) for name in _SINGLE_FIELDS if sampling.HasField(name)}
     stop = tuple(sampling.stop)
     if len(stop) > MAX_STOP_STRINGS or any(len(one) > MAX_STOP_LENGTH for one in stop):
         message = f"stop has more than {MAX_STOP_STRINGS} texts, or one of more than {MAX_STOP_LENGTH} characters"
         raise InvalidRequestError(message, "stop", "invalid_value")
-    if given.get("num_logprobs", 0) > MAX_LOGPROBS:
+    if fields.get("num_logprobs", 0) > MAX_LOGPROBS:
         raise InvalidRequestError(f"num_logprobs exceeds the limit of {MAX_LOGPROBS}", "num_logprobs", "invalid_value")
     return {
-        **given,
+        **given(**fields),
         "logit_bias": dict(sampling.logit_bias),
         "stop": stop,
         "stop_token_ids": tuple(sampling.stop_token_ids),

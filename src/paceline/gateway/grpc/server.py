@@ -17,8 +17,8 @@ from paceline.gateway.http.context import Gateway
 AddService = Callable[[Gateway, grpc.aio.Server], str]
 """Adds a service to a server, and returns the service's full name."""
 
-_HEALTH_INTERVAL_S = 0.2
-_GRACE_S = 2.0
+_HEALTH_INTERVAL_S = 0.2  # clients hear of an engine's end within the second that HTTP takes
+_GRACE_S = 2.0  # for open calls, whose engines have ended already
 
 
 @asynccontextmanager

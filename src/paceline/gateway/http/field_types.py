@@ -18,6 +18,7 @@ from paceline.sampling import RANGES
 MAX_COUNT = 2**31 - 1
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 1024
+MAX_LOGPROBS = 20  # likeliest tokens beside each token, as in OpenAI's API
 _MIN_SEED = -(2**63)
 
 

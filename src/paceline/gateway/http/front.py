@@ -13,9 +13,6 @@ from pydantic import BaseModel
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.errors import ApiError
 
-GREETING = "Ollama is running"
-"""What programs get at `/`: some of them look for this text to find a server with Ollama's API."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from paceline.gateway.http.disconnect import ClientGoneError
 from paceline.gateway.http.errors import ApiError, api_error_from, openai_error_body
 from paceline.gateway.http.front import Front
+from paceline.gateway.http.request_id import REQUEST_ID, request_id_from
 from paceline.observability import StatusBoard, log_event
 from paceline.observability.status_board import HttpAnswered
 
 _LOGGER = logging.getLogger(__name__)
-_REQUEST_ID = "x-request-id"
-_MAX_REQUEST_ID_LENGTH = 200
 _CLIENT_CLOSED_REQUEST = 499
 _REFUSAL = "paceline.refusal"  # the key of the request's scope that holds the error with which it was answered
 _ERROR_BODY = "paceline.error_body"  # the key of the request's scope that holds the form of its errors
@@ -70,7 +68,7 @@ class _Exchange:
         """Sends a message to the client, and adds the request id to its headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)[_REQUEST_ID] = self.request_id
+            MutableHeaders(scope=message)[REQUEST_ID] = self.request_id
         await self.send_next(message)
 
 
@@ -91,9 +89,7 @@ class ExchangeMiddleware:
         headers = Headers(scope=scope)
         owners = (front.error_body for front in self._fronts if front.owns(scope["path"]))
         scope[_ERROR_BODY] = next(owners, openai_error_body)
-        request_id = headers.get(_REQUEST_ID, "")
-        if not 0 < len(request_id) <= _MAX_REQUEST_ID_LENGTH:
-            request_id = uuid.uuid4().hex
+        request_id = request_id_from(headers.get(REQUEST_ID))
         exchange = _Exchange(request_id, self._max_body_size_bytes, receive, send)
         try:
             await self._run(scope, headers, exchange)

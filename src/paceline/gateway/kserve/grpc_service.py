@@ -12,7 +12,8 @@ from typing import Any
 import grpc.aio
 
 from paceline.core.errors import InvalidRequestError, PacelineError
-from paceline.gateway.grpc.arrival import Context, arrival_of
+from paceline.gateway.grpc.arrival import arrival_of
+from paceline.gateway.grpc.exchange import Context
 from paceline.gateway.http.context import Gateway
 from paceline.gateway.http.errors import api_error_from
 from paceline.gateway.kserve import open_inference_pb2 as messages
@@ -45,7 +46,7 @@ _CONTENTS = MappingProxyType(
     }
 )
 """The list of a tensor's elements for each datatype."""
-_MAX_OPEN = 128
+_MAX_OPEN = 128  # requests of a stream that are answered at a time, and responses that wait for a slow client
 
 
 def add_service(gateway: Gateway, server: grpc.aio.Server) -> str:

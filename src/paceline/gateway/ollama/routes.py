@@ -8,13 +8,15 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from paceline.gateway.http.context import Served
-from paceline.gateway.http.front import GREETING, Front
+from paceline.gateway.http.front import Front
 from paceline.gateway.http.routes import get, post
 from paceline.gateway.ollama.errors import ErrorResponse, error_body
 from paceline.gateway.ollama.generation import JSON_LINES_TYPE, chat, generate
 from paceline.gateway.ollama.models import list_models, list_running, show
 from paceline.gateway.ollama.schema import ChatRequest, GenerateRequest, ShowRequest
 
+GREETING = "Ollama is running"
+"""What programs get at `/`: some of them look for this text to find a server with this API."""
 API_VERSION = "0.12.0"
 """The version of Ollama's API that this front follows; clients compare it with the one that they need."""
 
@@ -25,7 +27,7 @@ def create_routes() -> APIRouter:
     routes.include_router(_api_routes())
 
     @get(routes, "/", error_body=ErrorResponse, response_class=PlainTextResponse)
-    async def greeting() -> Response:  # if the playground is on, its own `/` comes first
+    async def greeting() -> Response:
         return PlainTextResponse(GREETING)
 
     return routes

@@ -18,7 +18,7 @@ def chat_call(body: ChatCompletionRequest, arrival: Arrival) -> GenerationCall:
     """Returns the call for POST /v1/chat/completions."""
     chat = Chat(
         [message.template_message() for message in body.messages],
-        {**_effort(body), **(body.chat_template_kwargs or {})},
+        {**effort_options(body.reasoning_effort), **(body.chat_template_kwargs or {})},
         body.all_tools,
         body.all_tool_choice,
         "functions" if body.functions else "tools",
@@ -49,13 +49,11 @@ def _call(body: GenerationBody, arrival: Arrival, prefix: str, content: Input, *
     )
 
 
-def _effort(body: ChatCompletionRequest) -> dict[str, object]:
+def effort_options(effort: str | None) -> dict[str, object]:
     """Returns the template variables for the effort of reasoning; templates that do not know them ignore them."""
-    if body.reasoning_effort is None:
+    if effort is None:
         return {}
-    return {"reasoning_effort": body.reasoning_effort} | (
-        {"enable_thinking": False} if body.reasoning_effort == "none" else {}
-    )
+    return {"reasoning_effort": effort} | ({"enable_thinking": False} if effort == "none" else {})
 
 
 def _sampling(body: GenerationBody) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from paceline.gateway.http.field_types import NoEffect, PositiveCount, Prompts, only
+from paceline.gateway.http.field_types import MAX_LOGPROBS, NoEffect, PositiveCount, Prompts, only
 from paceline.gateway.http.strict_body import field_error
 from paceline.gateway.openai.common_schema import GenerationFields
 from paceline.gateway.openai.message_schema import (
@@ -24,7 +24,6 @@ from paceline.gateway.openai.message_schema import (
 )
 from paceline.gateway.parsing.tools import Tool, ToolChoice
 
-MAX_LOGPROBS = 20
 _RESERVED_TEMPLATE_NAMES = frozenset({"messages", "self", "tools"})
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from importlib.resources import files
 from types import MappingProxyType
 
-from fastapi import APIRouter, Request
-from starlette.responses import PlainTextResponse, Response
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from paceline.gateway.http.errors import ApiError, openai_error_body
-from paceline.gateway.http.front import GREETING, Front
+from paceline.gateway.http.front import Front
 from paceline.gateway.http.routes import get
 
 _TYPES = MappingProxyType(
@@ -21,13 +25,24 @@ _HEADERS = MappingProxyType(
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cache-control": "no-cache",
+        "vary": "accept",
     }
 )
 
 
+class HtmlRoute(APIRoute):
+    """A route for requests that ask for HTML. It leaves all others to the routes after it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Returns whether the route answers a request, as Starlette asks it."""
+        wants_html = "text/html" in Headers(scope=scope).get("accept", "")
+        return super().matches(scope) if wants_html else (Match.NONE, {})
+
+
 def create_routes() -> APIRouter:
-    """Returns the routes / and /playground."""
+    """Returns the routes / for browsers, and /playground."""
     routes = APIRouter(include_in_schema=False)
+    for_browsers = APIRouter(include_in_schema=False, route_class=HtmlRoute)
     static = files(__package__) / "static"
     contents = {name: (static / name).read_bytes() for name in _TYPES}
 
@@ -36,15 +51,15 @@ def create_routes() -> APIRouter:
             raise ApiError(404, f"there is no /playground/{name} here")
         return Response(contents[name], media_type=_TYPES[name], headers=dict(_HEADERS))
 
-    @get(routes, "/")
-    async def page(request: Request) -> Response:
-        wants_html = "text/html" in request.headers.get("accept", "")
-        return file("index.html") if wants_html else PlainTextResponse(GREETING, headers={"vary": "accept"})
+    @get(for_browsers, "/")
+    async def page() -> Response:
+        return file("index.html")
 
     @get(routes, "/playground/{name}")
     async def part(name: str) -> Response:
         return file(name)
 
+    routes.include_router(for_browsers)
     return routes
 
 

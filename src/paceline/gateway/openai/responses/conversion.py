@@ -9,6 +9,7 @@ from typing import Any
 from paceline.core import SpeculationParams
 from paceline.gateway.generation_call import Chat, GenerationCall
 from paceline.gateway.http.arrival import Arrival
+from paceline.gateway.openai.generation_call import effort_options
 from paceline.gateway.openai.responses.items import (
     AnyItem,
     CallItem,
@@ -27,7 +28,12 @@ def response_call(body: ResponsesRequest, items: Sequence[AnyItem], arrival: Arr
     return GenerationCall(
         call_id=f"resp_{uuid.uuid4().hex}",
         model=body.model,
-        input=Chat(messages, _template_options(body), body.all_tools, body.service_tool_choice),
+        input=Chat(
+            messages,
+            effort_options(None if body.reasoning is None else body.reasoning.effort),
+            body.all_tools,
+            body.service_tool_choice,
+        ),
         num_choices=1,
         sampling=given(
             temperature=body.temperature,
@@ -42,14 +48,6 @@ def response_call(body: ResponsesRequest, items: Sequence[AnyItem], arrival: Arr
         arrival_s=arrival.time_s,
         size_bytes=max(arrival.body_size_bytes, sum(len(str(message.get("content"))) for message in messages)),
     )
-
-
-def _template_options(body: ResponsesRequest) -> dict[str, object]:
-    """Returns the template variables for the effort of reasoning; templates that do not know them ignore them."""
-    effort = None if body.reasoning is None else body.reasoning.effort
-    if effort is None:
-        return {}
-    return {"reasoning_effort": effort} | ({"enable_thinking": False} if effort == "none" else {})
 
 
 def _template_messages(body: ResponsesRequest, items: Sequence[AnyItem]) -> Iterator[dict[str, Any]]:

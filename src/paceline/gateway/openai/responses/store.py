@@ -12,7 +12,7 @@ import msgspec
 from paceline.gateway.errors import UnknownResponseError
 from paceline.gateway.openai.responses.items import AnyItem
 
-MAX_SIZE_BYTES = 64 * 2**20
+MAX_SIZE_BYTES = 64 * 2**20  # some thousand conversations, and little beside a model
 
 
 @dataclass(frozen=True, slots=True)
